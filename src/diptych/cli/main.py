@@ -1,0 +1,68 @@
+"""The `diptych` command: a table of commands, each imported only when it is asked for."""
+
+import sys
+from importlib import import_module
+
+from diptych import __version__
+from diptych.common.errors import DiptychError, nearest
+
+COMMANDS = {
+    "data": "Say what a dataset holds, and everything that is wrong with it.",
+    "scenes": "Draw scenes with sentences, boxes and near misses, from a seed.",
+    "features": "Turn pictures into local features once.",
+    "train": "Train a recipe, or go on where a run stopped.",
+    "evaluate": "Recall and more of a run, under a protocol.",
+    "compare": "Runs side by side, with intervals and a paired test.",
+    "ablate": "Train and evaluate every variant of a recipe, beside the paper's rows.",
+    "convert": "Turn an authors' checkpoint into a Diptych folder.",
+    "pooling": "The synthetic pooling experiment of VSE∞'s supplement, Table 6.",
+    "demo": "The main job in one go, on pictures that come along.",
+}
+
+
+def overview() -> str:
+    """What `diptych --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        ["usage: diptych COMMAND [--help]", "", "Matches pictures and sentences, and shows why.", "", *lines]
+    )
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; returns the exit status."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(overview())
+        return 0
+    if arguments[0] == "--version":
+        print(f"diptych {__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        print(f"diptych: unknown command {name!r}; {nearest(name, list(COMMANDS))}", file=sys.stderr)
+        return 2
+    import typer
+
+    module = import_module(f"diptych.cli.{name}")
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(help=module.command.__doc__)(module.command)
+    try:
+        app(rest, prog_name=f"diptych {name}")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except DiptychError as error:
+        print(f"diptych {name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"diptych {name}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

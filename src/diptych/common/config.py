@@ -1,0 +1,159 @@
+"""Strict configuration: plain dictionaries to trees of dataclasses and back.
+
+A key that no dataclass has is an error that names its nearest valid neighbour, and so is a value of the wrong type.
+Unions of dataclasses are told apart by their `kind` field.
+"""
+
+import dataclasses
+import json
+import tomllib
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from diptych.common.errors import DiptychError, nearest
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+
+
+def parse(cls: type[T], data: Mapping[str, Any], where: str) -> T:
+    """Build dataclass `cls` from a dictionary; `where` names the file (and table) in errors."""
+    hints = get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    values: Tree = {}
+    for key, value in data.items():
+        name = key.replace("-", "_")
+        if name not in fields:
+            raise DiptychError(f"{where}: unknown key {key!r}; {nearest(name, list(fields))}")
+        values[name] = _convert(hints[name], value, f"{where}: {key}")
+    missing = [
+        n
+        for n, f in fields.items()
+        if n not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise DiptychError(f"{where}: missing key {missing[0]!r}")
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise DiptychError(f"{where}: {error}") from None
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _convert_union(args, value, where)
+    if origin is Literal:
+        if value not in args:
+            raise DiptychError(f"{where}: {value!r} is not valid; {nearest(str(value), [str(a) for a in args])}")
+        return value
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise DiptychError(f"{where}: expected a table, got {value!r}")
+        return parse(hint, value, where)  # type: ignore[arg-type]
+    if origin in (list, tuple):
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise DiptychError(f"{where}: expected a list, got {value!r}")
+        inner = args[0] if args else Any
+        return origin(_convert(inner, v, f"{where}[{i}]") for i, v in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise DiptychError(f"{where}: expected a table, got {value!r}")
+        return {str(k): _convert(args[1], v, f"{where}.{k}") for k, v in value.items()}
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise DiptychError(f"{where}: expected {hint.__name__}, got {value!r}")
+    return value
+
+
+def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in args:
+        return None
+    choices = [a for a in args if a is not type(None)]
+    if len(choices) == 1:
+        return _convert(choices[0], value, where)
+    tagged = {_kind_of(c): c for c in choices if dataclasses.is_dataclass(c)}
+    if tagged and isinstance(value, Mapping):
+        kind = value.get("kind")
+        if kind is None:
+            raise DiptychError(f"{where}: missing key 'kind'; expected one of {', '.join(map(repr, sorted(tagged)))}")
+        if kind not in tagged:
+            raise DiptychError(f"{where}: kind {kind!r} is not valid; {nearest(str(kind), sorted(tagged))}")
+        return parse(tagged[kind], value, where)
+    for choice in choices:
+        try:
+            return _convert(choice, value, where)
+        except DiptychError:
+            continue
+    raise DiptychError(f"{where}: {value!r} fits none of {', '.join(getattr(c, '__name__', str(c)) for c in choices)}")
+
+
+def _kind_of(cls: Any) -> str:
+    return next(str(f.default) for f in dataclasses.fields(cls) if f.name == "kind")
+
+
+def to_tree(config: Any) -> Tree:
+    """A dataclass tree as plain dictionaries, lists and scalars, ready for JSON."""
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        raise TypeError(f"{config!r} is not a dataclass instance")
+    return json.loads(json.dumps(dataclasses.asdict(config)))  # type: ignore[no-any-return]
+
+
+def read_toml(path: Path) -> Tree:
+    """A TOML file as a dictionary; an error names the file and line."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DiptychError(f"{path}: no such file; expected a TOML recipe") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DiptychError(f"{path}: not valid TOML: {error}") from None
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file's content; an error names the file, line and column."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DiptychError(f"{path}: no such file") from None
+    except json.JSONDecodeError as error:
+        raise DiptychError(f"{path}: line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise DiptychError(f"{path}: not valid UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def merge(base: Tree, changes: Mapping[str, Any]) -> Tree:
+    """`base` with `changes` laid over it, table by table; a table that names another `kind` replaces the old one."""
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, Mapping)
+            and value.get("kind", old.get("kind")) == old.get("kind")
+        ):
+            result[key] = merge(dict(old), value)
+        else:
+            result[key] = value
+    return result
+
+
+def override(base: Tree, assignments: Sequence[str]) -> Tree:
+    """Lay `key.sub=value` assignments over a tree; a value is read as TOML, or as a string where it is not TOML."""
+    for assignment in assignments:
+        key, sign, text = assignment.partition("=")
+        if not sign or not key.strip():
+            raise DiptychError(f"{assignment!r}: expected key=value")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        change: Any = value
+        for part in reversed(key.strip().split(".")):
+            change = {part: change}
+        base = merge(base, change)
+    return base

@@ -1,0 +1,50 @@
+"""One look for every long job: what, how far, how fast, how long still."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+T = TypeVar("T")
+
+
+class RateColumn(ProgressColumn):
+    """Items per second since the start."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        """The rate of one task, blank until it is known."""
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.1f} {self.unit}/s")
+
+
+def progress_bar(unit: str = "items") -> Progress:
+    """A progress bar on standard error, so that standard output stays clean for results; silent without a terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        RateColumn(unit),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+
+
+def track(items: Iterable[T], description: str, total: int | None = None, unit: str = "items") -> Iterator[T]:
+    """Iterate over `items` under a progress bar."""
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)
+    with progress_bar(unit) as bar:
+        task = bar.add_task(description, total=total, note="")
+        for item in items:
+            yield item
+            bar.advance(task)

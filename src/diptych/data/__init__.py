@@ -1,0 +1,1 @@
+"""What comes in: formats, captions, tokens, features, batches."""

@@ -1,0 +1,93 @@
+"""What an encoder is given: padded, batch-first tensors with a mask that is True where something real is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diptych.data.collection import Regions
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Pictures ready for a backbone: values (n, 3, height, width)."""
+
+    values: Tensor
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def to(self, device: torch.device | str) -> "Pixels":
+        """The same batch on another device."""
+        return Pixels(self.values.to(device, non_blocking=True))
+
+
+@dataclass(frozen=True)
+class LocalFeatures:
+    """Precomputed local features: vectors (n, regions, f), mask (n, regions)."""
+
+    vectors: Tensor
+    mask: Tensor
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def to(self, device: torch.device | str) -> "LocalFeatures":
+        """The same batch on another device."""
+        return LocalFeatures(
+            self.vectors.to(device, non_blocking=True),
+            self.mask.to(device, non_blocking=True),
+        )
+
+
+ImageBatch = Pixels | LocalFeatures
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokenised sentences: ids (n, words), mask (n, words)."""
+
+    ids: Tensor
+    mask: Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def lengths(self) -> Tensor:
+        """Real tokens of each sentence: (n,)."""
+        return self.mask.sum(1)
+
+    def to(self, device: torch.device | str) -> "Tokens":
+        """The same batch on another device."""
+        return replace(
+            self,
+            ids=self.ids.to(device, non_blocking=True),
+            mask=self.mask.to(device, non_blocking=True),
+        )
+
+
+def pad_regions(items: Sequence[Regions | np.ndarray]) -> LocalFeatures:
+    """Stack pictures' local features, padding to the largest set."""
+    vectors = [np.asarray(i.vectors if isinstance(i, Regions) else i, dtype=np.float32) for i in items]
+    longest = max((len(v) for v in vectors), default=1)
+    dim = vectors[0].shape[1] if vectors else 0
+    out = np.zeros((len(vectors), longest, dim), dtype=np.float32)
+    mask = np.zeros((len(vectors), longest), dtype=bool)
+    for i, v in enumerate(vectors):
+        out[i, : len(v)] = v
+        mask[i, : len(v)] = True
+    return LocalFeatures(torch.from_numpy(out), torch.from_numpy(mask))
+
+
+def pad_tokens(sentences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:
+    """Stack token ids, padding to the longest sentence."""
+    longest = max((len(s) for s in sentences), default=1)
+    ids = torch.full((len(sentences), longest), pad, dtype=torch.long)
+    mask = torch.zeros(len(sentences), longest, dtype=torch.bool)
+    for i, s in enumerate(sentences):
+        ids[i, : len(s)] = torch.tensor(s, dtype=torch.long)
+        mask[i, : len(s)] = True
+    return Tokens(ids, mask)

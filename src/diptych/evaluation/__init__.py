@@ -1,0 +1,1 @@
+"""Scores to ranks to figures; protocols; comparison of runs; the papers' tables."""

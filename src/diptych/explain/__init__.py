@@ -1,0 +1,1 @@
+"""Why a pair matches: arrays first, pictures second."""

@@ -1,0 +1,1 @@
+"""The matchers: one interface, one file a paper."""

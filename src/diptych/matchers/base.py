@@ -1,0 +1,213 @@
+"""The matcher: two encoders and an interaction. Everything above is written against this class alone."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from diptych.common.config import to_tree
+from diptych.common.errors import DiptychError
+from diptych.common.files import write_json, write_text, written_aside
+from diptych.data.batches import ImageBatch, LocalFeatures, Pixels, Tokens, pad_regions
+from diptych.data.collection import Regions
+from diptych.data.tokens import Tokenizer, encode
+from diptych.encoders.backbones import Backbone, load_backbone
+from diptych.encoders.images import FeatureEncoder, ImageEncoder
+from diptych.encoders.texts import TextEncoder
+from diptych.matchers.kept import Kept
+
+Picture = Image.Image | str | Path
+Pictures = ImageBatch | Sequence[Picture] | Sequence[Regions] | Sequence[np.ndarray]
+
+
+class Matcher(nn.Module, ABC):
+    """Scores every pair of pictures and sentences.
+
+    A subclass builds `image_encoder` and `text_encoder`, and defines what is kept of each side and how two kept
+    things score. A score depends on its own picture and sentence alone, never on the batch or the padding.
+    """
+
+    image_encoder: ImageEncoder
+    text_encoder: TextEncoder
+
+    def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self.config = config
+        self.tokenizer = tokenizer
+        self._extractor: Backbone | None = None
+
+    # What a paper defines.
+
+    @abstractmethod
+    def keep_images(self, batch: ImageBatch) -> Kept:
+        """What is kept of a batch of pictures, with gradient."""
+
+    @abstractmethod
+    def keep_texts(self, batch: Tokens) -> Kept:
+        """What is kept of a batch of sentences, with gradient."""
+
+    @abstractmethod
+    def score(self, images: Kept, texts: Kept) -> Tensor:
+        """Scores of all pairs: (n images, m sentences)."""
+
+    def logits(self, images: Kept, texts: Kept) -> Tensor:
+        """What a binary loss sees of all pairs: (n, m). A matcher whose score is a sigmoid returns its argument."""
+        return self.score(images, texts)
+
+    def score_pairs(self, images: Kept, texts: Kept) -> Tensor:
+        """Scores of aligned pairs: (n,) for n pictures and n sentences."""
+        return torch.stack([self.score(images[[i]], texts[[i]])[0, 0] for i in range(len(images))])
+
+    def terms(self, images: Kept, texts: Kept) -> dict[str, Tensor]:
+        """Extra loss terms by name; the recipe gives their weights."""
+        return {}
+
+    def pair_floats(self, regions: int, words: int) -> int:
+        """Numbers of working memory that one pair takes in `score`; sizes the blocks."""
+        return 1
+
+    # What follows from it.
+
+    def forward(self, images: ImageBatch, texts: Tokens) -> tuple[Kept, Kept]:
+        """Both sides of a batch, with gradient."""
+        return self.keep_images(images), self.keep_texts(texts)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @contextmanager
+    def inference(self) -> Iterator[None]:
+        """Eval mode without gradients; the former mode comes back."""
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        try:
+            with torch.inference_mode():
+                yield
+        finally:
+            for module, mode in modes:
+                module.training = mode
+
+    def encode_images(self, pictures: Pictures, batch_size: int = 64) -> Kept:
+        """What is kept of pictures: image files, PIL images, arrays of local features, or a ready batch."""
+        parts = []
+        with self.inference():
+            for start in range(0, len(pictures), batch_size):
+                batch = self._image_batch(pictures, slice(start, start + batch_size))
+                parts.append(self.keep_images(batch.to(self.device)))
+        if not parts:
+            raise DiptychError("encode_images: expected at least one picture")
+        return type(parts[0]).cat(parts)
+
+    def encode_texts(self, sentences: Sequence[str] | Tokens, batch_size: int = 256) -> Kept:
+        """What is kept of sentences."""
+        if isinstance(sentences, str):
+            raise DiptychError("encode_texts: expected a list of sentences, got one string")
+        parts = []
+        with self.inference():
+            for start in range(0, len(sentences), batch_size):
+                part = slice(start, start + batch_size)
+                if isinstance(sentences, Tokens):
+                    batch = Tokens(sentences.ids[part], sentences.mask[part])
+                else:
+                    batch = encode(self.tokenizer, sentences[part])
+                parts.append(self.keep_texts(batch.to(self.device)))
+        if not parts:
+            raise DiptychError("encode_texts: expected at least one sentence")
+        return type(parts[0]).cat(parts)
+
+    def similarity(self, pictures: Pictures, sentences: Sequence[str]) -> Tensor:
+        """Scores of all pairs of pictures and sentences, from scratch: (n, m)."""
+        images, texts = self.encode_images(pictures), self.encode_texts(sentences)
+        with self.inference():
+            return self.score(images, texts)
+
+    def rank(self, sentence: str, pictures: Pictures, top: int = 10) -> list[tuple[int, float]]:
+        """Positions and scores of the pictures that fit a sentence best."""
+        scores = self.similarity(pictures, [sentence])[:, 0]
+        best = scores.topk(min(top, len(scores)))
+        return [(int(i), float(s)) for i, s in zip(best.indices, best.values, strict=True)]
+
+    def backbone(self) -> Backbone:
+        """The vision backbone: the matcher's own, or the one that its features were computed with."""
+        if not isinstance(self.image_encoder, FeatureEncoder):
+            return self.image_encoder.backbone
+        source = self.image_encoder.config
+        if source.backbone is None:
+            raise DiptychError("this matcher needs local features: its config names no backbone that computes them")
+        if self._extractor is None:
+            # Kept out of the module tree: its weights are not the matcher's.
+            object.__setattr__(self, "_extractor", load_backbone(source.backbone, source.size).eval())
+        assert self._extractor is not None
+        return self._extractor.to(self.device)
+
+    def _image_batch(self, pictures: Pictures, part: slice) -> ImageBatch:
+        if isinstance(pictures, Pixels):
+            return Pixels(pictures.values[part])
+        if isinstance(pictures, LocalFeatures):
+            return LocalFeatures(pictures.vectors[part], pictures.mask[part])
+        chosen = pictures[part]
+        if isinstance(chosen[0], Regions | np.ndarray):
+            return pad_regions(chosen)  # type: ignore[arg-type]
+        backbone = self.backbone()
+        pixels = torch.stack([backbone.preprocess(open_picture(p)) for p in chosen])  # type: ignore[arg-type]
+        if isinstance(self.image_encoder, FeatureEncoder):
+            cells = backbone(pixels.to(self.device))
+            return LocalFeatures(cells, torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device))
+        return Pixels(pixels)
+
+    # Folders that last.
+
+    def save_pretrained(self, folder: str | Path, card: str | None = None) -> None:
+        """Write config.json, model.safetensors, the tokenizer and a model card."""
+        from safetensors.torch import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save(folder)
+        self.image_encoder.save_assets(folder)
+        self.text_encoder.save_assets(folder)
+        write_json(folder / "config.json", {"format": "diptych-matcher-1", "matcher": to_tree(self.config)})
+        if card is not None:
+            write_text(folder / "README.md", card)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        with written_aside(folder / "model.safetensors") as aside:
+            save_file(tensors, aside, {"format": "pt"})
+
+    @staticmethod
+    def from_pretrained(source: str | Path) -> "Matcher":
+        """A matcher from a folder that `save_pretrained` wrote, or from the hub; a missing or left-over weight fails."""
+        from diptych.matchers.catalog import load_matcher
+
+        return load_matcher(source)
+
+    def push_to_hub(self, repository: str, private: bool = False, card: str | None = None) -> str:
+        """Upload the folder to the Hugging Face hub; returns the commit's address."""
+        from tempfile import TemporaryDirectory
+
+        from huggingface_hub import HfApi
+
+        api = HfApi()
+        api.create_repo(repository, private=private, exist_ok=True)
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder, card)
+            return str(api.upload_folder(repo_id=repository, folder_path=folder))
+
+
+def open_picture(picture: Picture) -> Image.Image:
+    """A picture as a PIL image in RGB, turned as its EXIF says."""
+    from PIL import ImageOps
+
+    if not isinstance(picture, Image.Image):
+        try:
+            picture = Image.open(picture)
+        except (OSError, Image.DecompressionBombError) as error:
+            raise DiptychError(f"{picture}: cannot be read as a picture: {error}") from None
+    return ImageOps.exif_transpose(picture).convert("RGB")

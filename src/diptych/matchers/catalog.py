@@ -1,0 +1,101 @@
+"""Every matcher, listed once: a new one adds its config to the union and a line to the table."""
+
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+
+from diptych.common.config import Tree, parse, read_json
+from diptych.common.errors import DiptychError, nearest
+from diptych.data.tokens import PieceTokenizer, Tokenizer, WordTokenizer, load_tokenizer
+from diptych.data.vocabulary import Vocabulary
+from diptych.encoders.sources import text_source
+from diptych.encoders.texts import TextConfig, TransformerConfig
+from diptych.matchers.base import Matcher
+from diptych.matchers.camp import CAMP, CAMPConfig
+from diptych.matchers.dive import DivE, DivEConfig
+from diptych.matchers.mmca import MMCA, MMCAConfig
+from diptych.matchers.scan import SCAN, SCANConfig
+from diptych.matchers.vse import VSE, VSEConfig
+
+MatcherConfig = VSEConfig | SCANConfig | CAMPConfig | MMCAConfig | DivEConfig
+MATCHERS: dict[str, tuple[Any, Any]] = {
+    "vse": (VSEConfig, VSE),
+    "scan": (SCANConfig, SCAN),
+    "camp": (CAMPConfig, CAMP),
+    "mmca": (MMCAConfig, MMCA),
+    "dive": (DivEConfig, DivE),
+}
+
+
+def parse_matcher_config(tree: Tree, where: str) -> MatcherConfig:
+    """The config that a tree's `kind` names."""
+    kind = tree.get("kind")
+    if kind not in MATCHERS:
+        raise DiptychError(f"{where}: kind: {kind!r} is no matcher; {nearest(str(kind), list(MATCHERS))}")
+    config: MatcherConfig = parse(MATCHERS[kind][0], tree, where)
+    return config
+
+
+def build_tokenizer(config: TextConfig, vocabulary: Vocabulary | None) -> Tokenizer:
+    """The tokenizer that goes with a text encoder."""
+    if isinstance(config, TransformerConfig):
+        return PieceTokenizer.load(text_source(config.name), config.limit)
+    if vocabulary is None:
+        raise DiptychError("a GRU text encoder needs a vocabulary")
+    return WordTokenizer(vocabulary, config.limit)
+
+
+def build_matcher(config: MatcherConfig, tokenizer: Tokenizer, assets: Path | None = None) -> Matcher:
+    """A new matcher with pretrained backbones; with `assets` (a saved folder), its architecture alone."""
+    matcher: Matcher = MATCHERS[config.kind][1](config, tokenizer, assets)
+    return matcher
+
+
+def load_matcher(source: str | Path) -> Matcher:
+    """A saved matcher from a folder or the hub, weights checked name by name and shape by shape."""
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = _download(str(source))
+    tree = read_json(folder / "config.json")
+    if not isinstance(tree, dict) or tree.get("format") != "diptych-matcher-1":
+        raise DiptychError(f"{folder / 'config.json'}: format: expected 'diptych-matcher-1'")
+    config = parse_matcher_config(tree["matcher"], f"{folder / 'config.json'}: matcher")
+    matcher = build_matcher(config, load_tokenizer(folder, config.text.limit), assets=folder)
+    load_weights(matcher, folder / "model.safetensors")
+    return matcher.eval()
+
+
+def load_weights(matcher: Matcher, path: Path) -> None:
+    """Load weights strictly: a missing, left-over or misshapen one is an error that names it."""
+    if not path.is_file():
+        raise DiptychError(f"{path}: no such file; expected the matcher's weights")
+    try:
+        tensors = load_file(path)
+    except Exception as error:
+        raise DiptychError(f"{path}: not a readable safetensors file: {error}") from None
+    expected = matcher.state_dict()
+    for name, tensor in expected.items():
+        if name not in tensors:
+            raise DiptychError(f"{path}: the weight {name!r} is missing")
+        if tensors[name].shape != tensor.shape:
+            raise DiptychError(
+                f"{path}: the weight {name!r} has shape {tuple(tensors[name].shape)}; expected {tuple(tensor.shape)}"
+            )
+    extra = sorted(tensors.keys() - expected.keys())
+    if extra:
+        raise DiptychError(f"{path}: the weight {extra[0]!r} is left over: this matcher has no such part")
+    matcher.load_state_dict(tensors)
+
+
+def _download(name: str) -> Path:
+    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise DiptychError(f"{name}: no such folder; expected one that save_pretrained wrote, or a hub name")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise DiptychError(f"{name}: no such folder; to load from the hub install diptych[hub]") from None
+    try:
+        return Path(snapshot_download(name))
+    except Exception as error:
+        raise DiptychError(f"{name}: no such folder, and the hub did not give it: {error}") from None

@@ -1,0 +1,1 @@
+"""An index of pictures and sentences: stores, two stages, confidence."""

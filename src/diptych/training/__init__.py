@@ -1,0 +1,1 @@
+"""A recipe to a run: losses, loop, schedules, checkpoints, several devices."""

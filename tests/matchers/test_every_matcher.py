@@ -1,0 +1,145 @@
+"""What every matcher must hold to, now and later."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from diptych.encoders.texts import TransformerConfig
+from diptych.matchers.base import Matcher
+from diptych.matchers.catalog import build_matcher, build_tokenizer
+from tests.matchers import inputs
+from tests.matchers.cases import CASES
+
+CLOSE = {"atol": 2e-5, "rtol": 1e-4}
+
+
+@pytest.fixture(params=sorted(CASES))
+def matcher(request: pytest.FixtureRequest, tiny_bert: str) -> Matcher:
+    config = CASES[request.param]
+    if isinstance(config.text, TransformerConfig):
+        config = replace(config, text=replace(config.text, name=tiny_bert))
+        tokenizer = build_tokenizer(config.text, None)
+    else:
+        tokenizer = inputs.word_tokenizer()
+    torch.manual_seed(3)
+    return build_matcher(config, tokenizer).eval()
+
+
+def all_scores(matcher: Matcher, extra: int = 0) -> torch.Tensor:
+    with matcher.inference():
+        images = matcher.keep_images(inputs.images(extra))
+        texts = matcher.keep_texts(inputs.texts(matcher.tokenizer, extra))
+        return matcher.score(images, texts)
+
+
+def test_scores_are_finite_and_of_every_pair(matcher: Matcher) -> None:
+    scores = all_scores(matcher)
+    assert scores.shape == (len(inputs.REGIONS), len(inputs.SENTENCES))
+    assert scores.isfinite().all()
+    assert scores.std() > 0
+
+
+def test_padding_of_the_input_never_moves_a_score(matcher: Matcher) -> None:
+    torch.testing.assert_close(all_scores(matcher, extra=4), all_scores(matcher), **CLOSE)
+
+
+def test_padding_of_what_is_kept_never_moves_a_score(matcher: Matcher) -> None:
+    with matcher.inference():
+        images = matcher.keep_images(inputs.images())
+        texts = matcher.keep_texts(inputs.texts(matcher.tokenizer))
+        padded = matcher.score(images.resize(images.mask.shape[1] + 3), texts.resize(texts.mask.shape[1] + 2))
+    torch.testing.assert_close(padded, all_scores(matcher), **CLOSE)
+
+
+def test_a_score_depends_on_its_own_pair_alone(matcher: Matcher) -> None:
+    scores = all_scores(matcher)
+    images, texts = inputs.images(), inputs.texts(matcher.tokenizer)
+    with matcher.inference():
+        for i, row in enumerate(scores):
+            one = matcher.keep_images(type(images)(images.vectors[i : i + 1], images.mask[i : i + 1]))
+            for j, score in enumerate(row):
+                other = matcher.keep_texts(type(texts)(texts.ids[j : j + 1], texts.mask[j : j + 1]))
+                torch.testing.assert_close(matcher.score(one.trim(), other.trim())[0, 0], score, **CLOSE)
+
+
+def test_order_and_block_size_change_nothing(matcher: Matcher) -> None:
+    scores = all_scores(matcher)
+    with matcher.inference():
+        images = matcher.keep_images(inputs.images())
+        texts = matcher.keep_texts(inputs.texts(matcher.tokenizer))
+        rows, columns = torch.randperm(len(images)), torch.randperm(len(texts))
+        torch.testing.assert_close(matcher.score(images[rows], texts[columns]), scores[rows][:, columns], **CLOSE)
+        blocks = [
+            torch.cat([matcher.score(images[i : i + 2], texts[j : j + 3]) for j in range(0, len(texts), 3)], 1)
+            for i in range(0, len(images), 2)
+        ]
+    torch.testing.assert_close(torch.cat(blocks), scores, **CLOSE)
+
+
+def test_aligned_pairs_score_as_in_the_matrix(matcher: Matcher) -> None:
+    scores = all_scores(matcher)
+    rows, columns = torch.tensor([0, 1, 4, 2, 2]), torch.tensor([1, 1, 5, 2, 0])
+    with matcher.inference():
+        images = matcher.keep_images(inputs.images())[rows]
+        texts = matcher.keep_texts(inputs.texts(matcher.tokenizer))[columns]
+        pairs = matcher.score_pairs(images, texts)
+    torch.testing.assert_close(pairs, scores[rows, columns], **CLOSE)
+
+
+def test_equal_sentences_score_equally(matcher: Matcher) -> None:
+    scores = all_scores(matcher)
+    first, again = [i for i, s in enumerate(inputs.SENTENCES) if s == "a red dog"]
+    torch.testing.assert_close(scores[:, first], scores[:, again], **CLOSE)
+
+
+def test_kept_in_half_precision_scores_almost_the_same(matcher: Matcher) -> None:
+    with matcher.inference():
+        images = matcher.keep_images(inputs.images())
+        texts = matcher.keep_texts(inputs.texts(matcher.tokenizer))
+        half = matcher.score(
+            images.to(dtype=torch.float16).to(dtype=torch.float32),
+            texts.to(dtype=torch.float16).to(dtype=torch.float32),
+        )
+    torch.testing.assert_close(half, all_scores(matcher), atol=2e-2, rtol=2e-2)
+
+
+def test_bfloat16_autocast_stays_finite_and_near(matcher: Matcher) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = all_scores(matcher)
+    assert scores.isfinite().all()
+    torch.testing.assert_close(scores.float(), all_scores(matcher), atol=0.15, rtol=0.15)
+
+
+def test_save_and_load_give_equal_scores(matcher: Matcher, tmp_path: Path) -> None:
+    matcher.save_pretrained(tmp_path / "saved")
+    again = Matcher.from_pretrained(tmp_path / "saved")
+    assert type(again) is type(matcher)
+    assert again.config == matcher.config
+    torch.testing.assert_close(all_scores(again), all_scores(matcher), atol=0, rtol=0)
+
+
+def test_what_is_kept_can_be_saved_and_loaded(matcher: Matcher, tmp_path: Path) -> None:
+    with matcher.inference():
+        images = matcher.keep_images(inputs.images())
+    images.save(tmp_path / "images.safetensors")
+    again = type(images).load(tmp_path / "images.safetensors")
+    assert again.tensors().keys() == images.tensors().keys()
+    for name, tensor in images.tensors().items():
+        torch.testing.assert_close(again.tensors()[name], tensor, atol=0, rtol=0)
+
+
+def test_gradients_reach_every_trained_parameter(matcher: Matcher) -> None:
+    matcher.train()
+    images, texts = matcher(inputs.images(), inputs.texts(matcher.tokenizer))
+    logits = matcher.logits(images, texts)
+    weights = torch.randn_like(logits)
+    loss = (logits * weights).sum() + sum(matcher.terms(images, texts).values())
+    loss.backward()
+    silent = [
+        name
+        for name, parameter in matcher.named_parameters()
+        if parameter.requires_grad and (parameter.grad is None or not parameter.grad.abs().sum() > 0)
+    ]
+    assert silent == []

@@ -1,0 +1,45 @@
+"""Imports go down the list of rooms only, and `import diptych` stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOMS = [
+    "cli", "web", "search", "explain", "training", "evaluation", "scoring", "matchers", "encoders", "data", "common",
+]  # fmt: skip
+SOURCE = Path(__file__).parent.parent / "src" / "diptych"
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("diptych."):
+            found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found.update(a.name.split(".")[1] for a in node.names if a.name.startswith("diptych."))
+    return found
+
+
+def test_every_room_is_in_the_list() -> None:
+    folders = {p.name for p in SOURCE.iterdir() if p.is_dir() and (p / "__init__.py").exists()}
+    assert folders <= set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_go_down(room: str) -> None:
+    above = set(ROOMS[: ROOMS.index(room)])
+    wrong = [
+        f"{path.relative_to(SOURCE)} imports {up}"
+        for path in (SOURCE / room).rglob("*.py")
+        for up in imports(path) & above
+    ]
+    assert wrong == []
+
+
+def test_importing_diptych_loads_nothing_heavy() -> None:
+    code = "import sys, diptych; print([m for m in ('torch', 'numpy', 'transformers', 'PIL') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
