@@ -32,5 +32,5 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> str:
         max_position_embeddings=64,
     )
     BertModel(config).save_pretrained(folder)
-    BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), do_lower_case=True).save_pretrained(folder)
+    BertTokenizerFast(vocab=str(folder / "vocab.txt"), do_lower_case=True).save_pretrained(folder)
     return str(folder)

@@ -10,7 +10,7 @@ import tomllib
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from diptych.common.errors import DiptychError, nearest
 
@@ -54,7 +54,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise DiptychError(f"{where}: expected a table, got {value!r}")
-        return parse(hint, value, where)  # type: ignore[arg-type]
+        return parse(cast(type, hint), value, where)
     if origin in (list, tuple):
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise DiptychError(f"{where}: expected a list, got {value!r}")
@@ -101,7 +101,8 @@ def to_tree(config: Any) -> Tree:
     """A dataclass tree as plain dictionaries, lists and scalars, ready for JSON."""
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         raise TypeError(f"{config!r} is not a dataclass instance")
-    return json.loads(json.dumps(dataclasses.asdict(config)))  # type: ignore[no-any-return]
+    tree: Tree = json.loads(json.dumps(dataclasses.asdict(config)))
+    return tree
 
 
 def read_toml(path: Path) -> Tree:
@@ -127,12 +128,16 @@ def read_json(path: Path) -> Any:
 
 
 def merge(base: Tree, changes: Mapping[str, Any]) -> Tree:
-    """`base` with `changes` laid over it, table by table; a table that names another `kind` replaces the old one."""
+    """`base` with `changes` laid over it, table by table.
+
+    A table that names another `kind` replaces the old one, and an empty table clears it.
+    """
     result = dict(base)
     for key, value in changes.items():
         old = result.get(key)
         if (
             isinstance(value, Mapping)
+            and value
             and isinstance(old, Mapping)
             and value.get("kind", old.get("kind")) == old.get("kind")
         ):

@@ -1,7 +1,7 @@
 """One look for every long job: what, how far, how fast, how long still."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 from rich.console import Console
@@ -41,7 +41,7 @@ def progress_bar(unit: str = "items") -> Progress:
 
 def track(items: Iterable[T], description: str, total: int | None = None, unit: str = "items") -> Iterator[T]:
     """Iterate over `items` under a progress bar."""
-    if total is None and hasattr(items, "__len__"):
+    if total is None and isinstance(items, Sized):
         total = len(items)
     with progress_bar(unit) as bar:
         task = bar.add_task(description, total=total, note="")

@@ -7,12 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """Pictures ready for a backbone: values (n, 3, height, width)."""
+    """Pictures for a backbone.
+
+    values: (n, height, width, 3) uint8, which the encoder normalises on its device; or (n, 3, height, width) float
+    """
 
     values: Tensor
 
@@ -74,6 +78,9 @@ def pad_regions(items: Sequence[Regions | np.ndarray]) -> LocalFeatures:
     vectors = [np.asarray(i.vectors if isinstance(i, Regions) else i, dtype=np.float32) for i in items]
     longest = max((len(v) for v in vectors), default=1)
     dim = vectors[0].shape[1] if vectors else 0
+    wrong = next((v.shape[1] for v in vectors if v.shape[1] != dim), None)
+    if wrong is not None:
+        raise DiptychError(f"pad_regions: local features of dimension {wrong}; expected {dim} as in the first picture")
     out = np.zeros((len(vectors), longest, dim), dtype=np.float32)
     mask = np.zeros((len(vectors), longest), dtype=bool)
     for i, v in enumerate(vectors):

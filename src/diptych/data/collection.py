@@ -8,6 +8,9 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
+from diptych.common.errors import DiptychError
+from diptych.data.pictures import PictureFile
+
 Open = Callable[[], Image.Image]
 
 
@@ -43,6 +46,7 @@ class Regions:
     vectors: np.ndarray
     boxes: np.ndarray | None = None
     size: tuple[int, int] | None = None  # width, height of the picture that the boxes refer to
+    scores: np.ndarray | None = None  # (regions,) how sure the detector was
 
 
 class Features(Protocol):
@@ -76,6 +80,7 @@ class Collection:
     items: Sequence[Item]
     features: Features | None = None
     problems: tuple[Problem, ...] = ()
+    format: str = ""  # the kind of source that it was read from, for people
 
     def __len__(self) -> int:
         return len(self.items)
@@ -90,6 +95,9 @@ class Collection:
 
     def with_features(self, features: Features, rows: dict[str, int]) -> "Collection":
         """The same pictures with local features, `rows` giving each item's row by its id."""
+        missing = next((item.id for item in self.items if item.id not in rows), None)
+        if missing is not None:
+            raise DiptychError(f"{self.name}: the features have no row for the picture {missing!r}")
         return replace(self, features=features, items=[replace(item, row=rows[item.id]) for item in self.items])
 
     @property
@@ -103,19 +111,13 @@ class Collection:
     def captions(self) -> tuple[list[str], np.ndarray]:
         """All sentences in order, and for each the position of its picture: (sentences,) int64."""
         texts = [s.text for item in self.items for s in item.sentences]
-        owners = np.repeat(np.arange(len(self.items)), [len(item.sentences) for item in self.items])
-        return texts, owners.astype(np.int64)
+        counts = np.array([len(item.sentences) for item in self.items], dtype=np.int64)
+        return texts, np.repeat(np.arange(len(self.items), dtype=np.int64), counts)
 
 
 def open_path(path: Path) -> Open:
-    """A function that decodes the picture at `path` when called."""
-
-    def load() -> Image.Image:
-        with Image.open(path) as image:
-            image.load()
-            return image
-
-    return load
+    """A function that decodes the picture at `path` to upright RGB when called."""
+    return PictureFile(path)
 
 
 def sentences(texts: Iterable[str], prefix: str) -> tuple[Sentence, ...]:

@@ -36,7 +36,7 @@ class Vocabulary:
         return len(self.words)
 
     def split(self, sentence: str) -> list[str]:
-        """The words of a sentence; punctuation counts where the vocabulary knows the full stop, as some published do."""
+        """The words of a sentence; punctuation counts where the vocabulary knows the full stop, as some do."""
         return split_words(sentence, punctuation="." in self.index)
 
     def __call__(self, word: str) -> int:
@@ -57,11 +57,10 @@ class Vocabulary:
         table = data.get("word2idx") if isinstance(data, dict) else None
         if not isinstance(table, dict):
             raise DiptychError(f"{path}: expected an object with 'word2idx'")
-        ordered = sorted(table.items(), key=lambda pair: pair[1])
-        numbers = [number for _, number in ordered]
-        if numbers != list(range(len(numbers))):
-            raise DiptychError(f"{path}: word2idx: expected the numbers 0 to {len(numbers) - 1}, each once")
-        return cls(word for word, _ in ordered)
+        by_number = {number: word for word, number in table.items() if type(number) is int}
+        if sorted(by_number) != list(range(len(table))):
+            raise DiptychError(f"{path}: word2idx: expected the numbers 0 to {len(table) - 1}, each once")
+        return cls(by_number[i] for i in range(len(table)))
 
     def save(self, path: Path) -> None:
         """Write the field's JSON."""

@@ -1,25 +1,59 @@
 """Vision backbones as sets of cells: pixels in, (n, cells, dim) out."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import torch
+from PIL import Image
 from torch import Tensor, nn
 
+from diptych.common.config import read_json
+from diptych.common.errors import DiptychError
+from diptych.data.collection import Regions
+from diptych.data.feature_file import cell_boxes
+from diptych.encoders.preprocess import Preprocess as Preprocess
+from diptych.encoders.preprocess import normalise
+from diptych.encoders.sources import is_carried, matcher_folder, matcher_tree, matcher_weights
 
-@dataclass(frozen=True)
-class Preprocess:
-    """How a picture becomes pixels: resized to a square (aspect ignored), scaled, normalised per channel."""
-
-    size: int
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+Size = tuple[int, int]  # width, height
 
 
-class Backbone(nn.Module):
-    """A vision model whose last feature map, or patch tokens, are the cells."""
+class Extractor(nn.Module):
+    """A model that turns a picture into local features: a backbone's grid of cells, or a detector's regions.
+
+    dim: length of one local vector
+    grid: rows and columns of the cells, None where the regions have boxes of their own
+    size: side of the square that a picture is resized to; of a detector, its shortest edge
+    """
 
     dim: int
+    grid: tuple[int, int] | None
+    size: int
+
+    @abstractmethod
+    def prepare(self, image: Image.Image) -> np.ndarray:
+        """An RGB picture to uint8 pixels (height, width, 3)."""
+
+    @abstractmethod
+    def extract(self, pixels: Sequence[np.ndarray], sizes: Sequence[Size], dtype: torch.dtype) -> list[Regions]:
+        """Prepared pictures, whose whole sizes are given, to their local features."""
+
+    def regions(self, images: Sequence[Image.Image], dtype: torch.dtype = torch.float32) -> list[Regions]:
+        """RGB pictures to their local features."""
+        with torch.inference_mode():
+            return self.extract([self.prepare(i) for i in images], [i.size for i in images], dtype)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+
+class Backbone(Extractor):
+    """A vision model whose last feature map, or patch tokens, are the cells."""
+
     grid: tuple[int, int]
     preprocess: Preprocess
 
@@ -31,7 +65,62 @@ class Backbone(nn.Module):
     def save_assets(self, folder: Path) -> None:
         """Write what `load_backbone(..., assets=folder)` needs to rebuild the architecture without the weights."""
 
+    def prepare(self, image: Image.Image) -> np.ndarray:
+        """An RGB picture to (size, size, 3)."""
+        return self.preprocess.pixels(image)
 
-def load_backbone(name: str, size: int, assets: Path | None = None) -> Backbone:
-    """A pretrained backbone by name or folder; with `assets`, its architecture alone, from a saved matcher's folder."""
-    raise ValueError(name)
+    def extract(self, pixels: Sequence[np.ndarray], sizes: Sequence[Size], dtype: torch.dtype) -> list[Regions]:
+        """The cells of each picture as its regions, with the stretch of the picture that each one covers."""
+        cells = self(normalise(pixels, self.preprocess.mean, self.preprocess.std, self.device))
+        vectors = cells.to(dtype).cpu().numpy()
+        return [Regions(v, cell_boxes(self.grid, size), size) for v, size in zip(vectors, sizes, strict=True)]
+
+
+def load_backbone(name: str, size: int | None = None, assets: Path | None = None) -> Backbone:
+    """A pretrained backbone; with `assets`, its architecture alone, from a saved matcher's folder.
+
+    name: `efficientnet-lite0` … `efficientnet-lite2`, a Hugging Face name or folder, or a saved matcher, whose tuned
+    backbone is taken
+    size: side of the square that pictures are resized to; the backbone's own where None
+    """
+    from diptych.encoders.efficientnet import NAMES, EfficientNetLite
+    from diptych.encoders.huggingface_vision import HuggingFaceBackbone
+    from diptych.encoders.resnet import ResNet
+
+    if size is not None and size < 1:
+        raise DiptychError(f"size: expected at least 1 pixel, got {size}")
+    with torch.inference_mode(False), torch.enable_grad():
+        if assets is not None:
+            asset = assets / "image_backbone" / "backbone.json"
+            kind = read_json(asset).get("kind")
+            if kind in NAMES:
+                return EfficientNetLite(kind, size, pretrained=False)
+            if kind == "huggingface":
+                return HuggingFaceBackbone.rebuild(name, asset.parent, size)
+            if kind == "resnet":
+                return ResNet.rebuild(name, asset.parent, size)
+            raise DiptychError(f"{asset}: kind {kind!r} is not a backbone that is known")
+        folder = matcher_folder(name)
+        if folder is not None:
+            return _tuned(folder, size)
+        if name in NAMES:
+            return EfficientNetLite(name, size)
+        return HuggingFaceBackbone.load(name, size)
+
+
+def _tuned(folder: Path, size: int | None) -> Backbone:
+    """The vision backbone of a saved matcher, as it was trained there."""
+    config = matcher_tree(folder)["image"]
+    if config["kind"] != "pixels":
+        raise DiptychError(f"{folder}: this matcher has no vision backbone of its own: it was trained on features")
+    weights = matcher_weights(folder, "image_encoder.backbone.")
+    carried = config["backbone"] if is_carried(config["backbone"]) else None
+    size = config["size"] if size is None else size
+    if carried is not None and not weights:
+        return load_backbone(carried, size)
+    backbone = load_backbone(config["backbone"], size, assets=folder)
+    try:
+        backbone.load_state_dict(weights)
+    except RuntimeError as error:
+        raise DiptychError(f"{folder}: the weights do not fit its vision backbone: {error}") from None
+    return backbone

@@ -11,6 +11,8 @@ from diptych.common.errors import DiptychError
 from diptych.data.batches import ImageBatch, LocalFeatures, Pixels
 from diptych.encoders.backbones import Backbone, load_backbone
 from diptych.encoders.encoded import Encoded
+from diptych.encoders.preprocess import normalise_tensor
+from diptych.encoders.sources import is_carried
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class FeatureConfig:
 
     projection: `linear` is CAMP's, SCAN's and MMCA's one Linear; `residual` is VSE∞'s fc(x) + mlp(x);
     `residual-hidden` is DivE's dropout(h + mlp(h)) with h = fc(x).
-    backbone, size: what the features were computed with, so that a new picture's can be computed too
+    backbone, size, regions: what the features were computed with, so that a new picture's can be computed too;
+    regions is for detectors
     """
 
     kind: Literal["features"] = "features"
@@ -27,6 +30,7 @@ class FeatureConfig:
     projection: Literal["linear", "residual", "residual-hidden"] = "linear"
     backbone: str | None = None
     size: int = 224
+    regions: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,11 @@ class ResidualMLP(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(n, k, inputs) -> (n, k, outputs)."""
         hidden = self.fc1(x)
-        normal = torch.zeros_like(hidden)
-        normal[mask] = self.bn(hidden[mask]).to(hidden.dtype)
+        if self.training:
+            normal = torch.zeros_like(hidden)
+            normal[mask] = self.bn(hidden[mask]).to(hidden.dtype)
+        else:
+            normal = self.bn(hidden.flatten(0, 1)).view_as(hidden)
         out: Tensor = self.fc2(normal.relu())
         return out
 
@@ -101,6 +108,11 @@ class FeatureEncoder(nn.Module):
             h = self.dropout(h + self.mlp(x if self.config.projection == "residual" else h, batch.mask))
         return Encoded(h, batch.mask, None, x)
 
+    @property
+    def external(self) -> tuple[str, ...]:
+        """All weights are saved."""
+        return ()
+
     def save_assets(self, folder: Path) -> None:
         """Nothing beyond the weights."""
 
@@ -111,10 +123,16 @@ class PixelEncoder(nn.Module):
     def __init__(self, config: PixelConfig, dim: int, assets: Path | None) -> None:
         super().__init__()
         self.config = config
-        self.backbone: Backbone = load_backbone(config.backbone, config.size, assets)
+        self.backbone: Backbone = load_backbone(config.backbone, config.size, None if self.external else assets)
         self.fc = xavier_linear(self.backbone.dim, dim)
         if config.frozen:
             self.backbone.requires_grad_(False)
+        self.train()  # frozen parts and fixed statistics are in eval mode from the start
+
+    @property
+    def external(self) -> tuple[str, ...]:
+        """A frozen backbone that an installed package carries is not saved again."""
+        return ("backbone.",) if self.config.frozen and is_carried(self.config.backbone) else ()
 
     def train(self, mode: bool = True) -> "PixelEncoder":
         """Training mode, but for a frozen backbone and fixed statistics."""
@@ -132,7 +150,11 @@ class PixelEncoder(nn.Module):
         if not isinstance(batch, Pixels):
             raise DiptychError("this matcher was built for pictures, and was given local features")
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.frozen):
-            cells = self.backbone(batch.values)
+            values = batch.values
+            if values.dtype == torch.uint8:
+                preprocess = self.backbone.preprocess
+                values = normalise_tensor(values, preprocess.mean, preprocess.std)
+            cells = self.backbone(values)
         mask = torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device)
         return Encoded(self.fc(cells), mask, None, cells)
 

@@ -1,4 +1,4 @@
-"""A set of vectors to one: mean and max over what is real."""
+"""A set of vectors to one: mean and max over what is real, and what each vector supplies to the result."""
 
 import torch
 from torch import Tensor
@@ -13,3 +13,15 @@ def mean_pool(vectors: Tensor, mask: Tensor) -> Tensor:
 def max_pool(vectors: Tensor, mask: Tensor) -> Tensor:
     """Largest real value of each dimension: (n, k, d), (n, k) -> (n, d)."""
     return vectors.masked_fill(~mask.unsqueeze(-1), torch.finfo(vectors.dtype).min).amax(1)
+
+
+def mean_contributions(mask: Tensor) -> Tensor:
+    """Every real vector supplies as much of a mean as every other: (n, k) -> (n, k)."""
+    return mask / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+def max_contributions(vectors: Tensor, mask: Tensor) -> Tensor:
+    """The share of dimensions in which each vector is the largest: (n, k, d), (n, k) -> (n, k)."""
+    winners = vectors.masked_fill(~mask.unsqueeze(-1), torch.finfo(vectors.dtype).min).argmax(1)
+    shares = torch.zeros(mask.shape, device=mask.device)
+    return shares.scatter_add(1, winners, torch.ones_like(winners, dtype=shares.dtype)) / vectors.shape[-1] * mask

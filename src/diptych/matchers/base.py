@@ -1,7 +1,9 @@
 """The matcher: two encoders and an interaction. Everything above is written against this class alone."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,17 @@ from diptych.common.config import to_tree
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json, write_text, written_aside
 from diptych.data.batches import ImageBatch, LocalFeatures, Pixels, Tokens, pad_regions
-from diptych.data.collection import Regions
+from diptych.data.collection import Open, Regions
+from diptych.data.pictures import decode, to_rgb, upright
 from diptych.data.tokens import Tokenizer, encode
 from diptych.encoders.backbones import Backbone, load_backbone
 from diptych.encoders.images import FeatureEncoder, ImageEncoder
+from diptych.encoders.preprocess import normalise
+from diptych.encoders.sources import MATCHER_FORMAT
 from diptych.encoders.texts import TextEncoder
 from diptych.matchers.kept import Kept
 
-Picture = Image.Image | str | Path
+Picture = Image.Image | str | Path | Open
 Pictures = ImageBatch | Sequence[Picture] | Sequence[Regions] | Sequence[np.ndarray]
 
 
@@ -157,16 +162,29 @@ class Matcher(nn.Module, ABC):
         if isinstance(chosen[0], Regions | np.ndarray):
             return pad_regions(chosen)  # type: ignore[arg-type]
         backbone = self.backbone()
-        pixels = torch.stack([backbone.preprocess(open_picture(p)) for p in chosen])  # type: ignore[arg-type]
+        # Decoding and resizing let go of the interpreter's lock, so threads share the work.
+        with ThreadPoolExecutor(min(len(chosen), os.cpu_count() or 1)) as threads:
+            pixels = list(threads.map(lambda p: backbone.preprocess.pixels(open_picture(p)), chosen))
         if isinstance(self.image_encoder, FeatureEncoder):
-            cells = backbone(pixels.to(self.device))
+            preprocess = backbone.preprocess
+            cells = backbone(normalise(pixels, preprocess.mean, preprocess.std, self.device))
             return LocalFeatures(cells, torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device))
-        return Pixels(pixels)
+        return Pixels(torch.from_numpy(np.stack(pixels)))
 
     # Folders that last.
 
-    def save_pretrained(self, folder: str | Path, card: str | None = None) -> None:
-        """Write config.json, model.safetensors, the tokenizer and a model card."""
+    @property
+    def external(self) -> tuple[str, ...]:
+        """Prefixes of weights that are not saved: frozen parts that an installed package carries."""
+        return (
+            *(f"image_encoder.{part}" for part in self.image_encoder.external),
+            *(f"text_encoder.{part}" for part in self.text_encoder.external),
+        )
+
+    def save_pretrained(
+        self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        """Write config.json, model.safetensors (with floats of type `dtype`), the tokenizer and a model card."""
         from safetensors.torch import save_file
 
         folder = Path(folder)
@@ -174,16 +192,20 @@ class Matcher(nn.Module, ABC):
         self.tokenizer.save(folder)
         self.image_encoder.save_assets(folder)
         self.text_encoder.save_assets(folder)
-        write_json(folder / "config.json", {"format": "diptych-matcher-1", "matcher": to_tree(self.config)})
+        write_json(folder / "config.json", {"format": MATCHER_FORMAT, "matcher": to_tree(self.config)})
         if card is not None:
             write_text(folder / "README.md", card)
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        tensors = {
+            name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
+            for name, tensor in self.state_dict().items()
+            if not name.startswith(self.external)
+        }
         with written_aside(folder / "model.safetensors") as aside:
             save_file(tensors, aside, {"format": "pt"})
 
     @staticmethod
     def from_pretrained(source: str | Path) -> "Matcher":
-        """A matcher from a folder that `save_pretrained` wrote, or from the hub; a missing or left-over weight fails."""
+        """A matcher from a folder that `save_pretrained` wrote, or from the hub; weights must fit exactly."""
         from diptych.matchers.catalog import load_matcher
 
         return load_matcher(source)
@@ -203,11 +225,8 @@ class Matcher(nn.Module, ABC):
 
 def open_picture(picture: Picture) -> Image.Image:
     """A picture as a PIL image in RGB, turned as its EXIF says."""
-    from PIL import ImageOps
-
-    if not isinstance(picture, Image.Image):
-        try:
-            picture = Image.open(picture)
-        except (OSError, Image.DecompressionBombError) as error:
-            raise DiptychError(f"{picture}: cannot be read as a picture: {error}") from None
-    return ImageOps.exif_transpose(picture).convert("RGB")
+    if isinstance(picture, str | Path):
+        return decode(Path(picture), str(picture))
+    if callable(picture):
+        picture = picture()
+    return to_rgb(upright(picture))

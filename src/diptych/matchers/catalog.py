@@ -9,7 +9,7 @@ from diptych.common.config import Tree, parse, read_json
 from diptych.common.errors import DiptychError, nearest
 from diptych.data.tokens import PieceTokenizer, Tokenizer, WordTokenizer, load_tokenizer
 from diptych.data.vocabulary import Vocabulary
-from diptych.encoders.sources import text_source
+from diptych.encoders.sources import MATCHER_FORMAT, shipped_folder, text_source
 from diptych.encoders.texts import TextConfig, TransformerConfig
 from diptych.matchers.base import Matcher
 from diptych.matchers.camp import CAMP, CAMPConfig
@@ -54,12 +54,12 @@ def build_matcher(config: MatcherConfig, tokenizer: Tokenizer, assets: Path | No
 
 def load_matcher(source: str | Path) -> Matcher:
     """A saved matcher from a folder or the hub, weights checked name by name and shape by shape."""
-    folder = Path(source)
+    folder = shipped_folder(str(source)) or Path(source)
     if not folder.is_dir():
         folder = _download(str(source))
     tree = read_json(folder / "config.json")
-    if not isinstance(tree, dict) or tree.get("format") != "diptych-matcher-1":
-        raise DiptychError(f"{folder / 'config.json'}: format: expected 'diptych-matcher-1'")
+    if not isinstance(tree, dict) or tree.get("format") != MATCHER_FORMAT:
+        raise DiptychError(f"{folder / 'config.json'}: format: expected {MATCHER_FORMAT!r}")
     config = parse_matcher_config(tree["matcher"], f"{folder / 'config.json'}: matcher")
     matcher = build_matcher(config, load_tokenizer(folder, config.text.limit), assets=folder)
     load_weights(matcher, folder / "model.safetensors")
@@ -74,7 +74,7 @@ def load_weights(matcher: Matcher, path: Path) -> None:
         tensors = load_file(path)
     except Exception as error:
         raise DiptychError(f"{path}: not a readable safetensors file: {error}") from None
-    expected = matcher.state_dict()
+    expected = {n: t for n, t in matcher.state_dict().items() if not n.startswith(matcher.external)}
     for name, tensor in expected.items():
         if name not in tensors:
             raise DiptychError(f"{path}: the weight {name!r} is missing")
@@ -85,7 +85,7 @@ def load_weights(matcher: Matcher, path: Path) -> None:
     extra = sorted(tensors.keys() - expected.keys())
     if extra:
         raise DiptychError(f"{path}: the weight {extra[0]!r} is left over: this matcher has no such part")
-    matcher.load_state_dict(tensors)
+    matcher.load_state_dict(tensors, strict=False)  # every name was checked above
 
 
 def _download(name: str) -> Path:

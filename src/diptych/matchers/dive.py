@@ -1,27 +1,204 @@
-"""DivE (Kim et al., CVPR 2023): sets of diverse embeddings."""
+"""DivE (Kim et al., CVPR 2023): a set of K diverse embeddings a side, compared by smooth-Chamfer similarity."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import torch
+from torch import Tensor, nn
+
+from diptych.common.errors import DiptychError
+from diptych.data.batches import ImageBatch, Tokens
 from diptych.data.tokens import Tokenizer
-from diptych.encoders.images import FeatureConfig, ImageConfig
-from diptych.encoders.texts import GRUConfig, TextConfig
+from diptych.encoders.encoded import Encoded
+from diptych.encoders.images import FeatureConfig, ImageConfig, build_image_encoder
+from diptych.encoders.pooling import max_pool
+from diptych.encoders.slots import PredictedSet, SetPrediction
+from diptych.encoders.texts import GRUConfig, GRUEncoder, TextConfig, build_text_encoder
 from diptych.matchers.base import Matcher
+from diptych.matchers.kept import Kept, kept
+from diptych.matchers.set_similarity import (
+    all_cosines,
+    chamfer,
+    circular_variance,
+    diversity,
+    mil,
+    mmd,
+    mp,
+    mp_logit,
+    pair_cosines,
+    smooth_chamfer,
+)
 
 
 @dataclass(frozen=True)
 class DivEConfig:
-    """DivE."""
+    """A set of embeddings a side.
+
+    slots: K, the elements of a set; iterations: T, with shared weights
+    heads, head_dim: of the slot attention (8 of 256 with ResNeXt and BERT); feed_forward: its width over dim
+    similarity: of two sets; alpha: how sharp smooth-Chamfer is; `mp` learns its own a and b
+    initial_slots, update, global_feature: the three changes to slot attention (supplement B.3); the paper's come first
+    text_global: the sentence's global feature: `whole` is the last GRU state or [CLS], `max` the largest of the locals
+    legacy_mask: as the published weights were trained: pads take part in a set, and scores depend on the padding
+    """
 
     kind: Literal["dive"] = "dive"
     dim: int = 1024
-    image: ImageConfig = field(default_factory=FeatureConfig)
+    image: ImageConfig = field(default_factory=lambda: FeatureConfig(projection="residual-hidden"))
     text: TextConfig = field(default_factory=GRUConfig)
+    slots: int = 4
+    iterations: int = 4
+    heads: int = 4
+    head_dim: int = 512
+    feed_forward: int = 4
+    dropout: float = 0.1
+    similarity: Literal["smooth-chamfer", "chamfer", "mil", "mp"] = "smooth-chamfer"
+    alpha: float = 16.0
+    initial_slots: Literal["learned", "random"] = "learned"
+    update: Literal["residual", "gru"] = "residual"
+    global_feature: bool = True
+    text_global: Literal["whole", "max"] = "whole"
+    legacy_mask: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("slots", "iterations", "heads", "head_dim", "feed_forward"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        if self.alpha <= 0:
+            raise ValueError(f"alpha: expected a number above 0, got {self.alpha}")
+
+
+@dataclass(frozen=True)
+class DivEKept(Kept):
+    """A set of each item.
+
+    vectors: (n, K, d), unit vectors
+    slots: (n, K, d), the slots before the global feature, which the diversity term sees
+    """
+
+    slots: Tensor = kept(1)
 
 
 class DivE(Matcher):
-    """DivE."""
+    """Set of diverse embeddings. The set modules, `image_set` and `text_set`, are trained at a lower rate."""
+
+    config: DivEConfig
 
     def __init__(self, config: DivEConfig, tokenizer: Tokenizer, assets: Path | None = None) -> None:
         super().__init__(config, tokenizer)
+        words = tokenizer.pieces(range(tokenizer.size))
+        self.image_encoder = build_image_encoder(config.image, config.dim, assets)
+        self.text_encoder = build_text_encoder(config.text, config.dim, words, assets)
+        self.image_set = self._set_prediction(config.dim, position=False)
+        if isinstance(config.text, GRUConfig):
+            # The locals of a GRU's sentence are its word embeddings, which know no order: their keys get a position.
+            self.text_set = self._set_prediction(config.text.word_dim, position=True)
+        else:
+            self.text_set = self._set_prediction(config.dim, position=False)
+        if isinstance(self.text_encoder, GRUEncoder) and not config.global_feature:
+            self.text_encoder.rnn.requires_grad_(False)  # only the global feature sees it
+        if config.similarity == "mp":
+            self.mp_a = nn.Parameter(torch.ones(()))
+            self.mp_b = nn.Parameter(torch.zeros(()))
+
+    def _set_prediction(self, input_dim: int, position: bool) -> SetPrediction:
+        c = self.config
+        return SetPrediction(
+            c.dim,
+            input_dim,
+            slots=c.slots,
+            iterations=c.iterations,
+            heads=c.heads,
+            head_dim=c.head_dim,
+            feed_forward=c.feed_forward,
+            dropout=c.dropout,
+            initial_slots=c.initial_slots,
+            update=c.update,
+            global_feature=c.global_feature,
+            position=position,
+            legacy_mask=c.legacy_mask,
+        )
+
+    def keep_images(self, batch: ImageBatch) -> DivEKept:
+        """(n, K, d)."""
+        return _keep(self._predict_images(batch))
+
+    def keep_texts(self, batch: Tokens) -> DivEKept:
+        """(n, K, d)."""
+        return _keep(self._predict_texts(batch))
+
+    def _predict_images(self, batch: ImageBatch) -> PredictedSet:
+        encoded: Encoded = self.image_encoder(batch)
+        return self.image_set(encoded.vectors, encoded.mask, max_pool(encoded.vectors, encoded.mask))
+
+    def _predict_texts(self, batch: Tokens) -> PredictedSet:
+        encoded: Encoded = self.text_encoder(batch)
+        if self.config.text_global == "max":
+            whole: Tensor | None = max_pool(encoded.vectors, encoded.mask)
+        else:
+            whole = encoded.whole
+        locals_ = encoded.inputs if isinstance(self.text_encoder, GRUEncoder) else encoded.vectors
+        return self.text_set(locals_, encoded.mask, whole)
+
+    def score(self, images: Kept, texts: Kept) -> Tensor:
+        """The similarity of all pairs of sets: (n, m)."""
+        return self._similarity(all_cosines(self._set(images), self._set(texts)))
+
+    def score_pairs(self, images: Kept, texts: Kept) -> Tensor:
+        """The same for aligned pairs: (n,)."""
+        return self._similarity(pair_cosines(self._set(images), self._set(texts)))
+
+    def logits(self, images: Kept, texts: Kept) -> Tensor:
+        """Scores; of the match probability p, log p / (1 - p)."""
+        if self.config.similarity != "mp":
+            return self.score(images, texts)
+        return mp_logit(all_cosines(self._set(images), self._set(texts)), self.mp_a, self.mp_b)
+
+    def _set(self, side: Kept) -> Tensor:
+        # A set is always full: what lies beyond its K elements is padding.
+        return side.vectors[:, : self.config.slots]
+
+    def _similarity(self, cosines: Tensor) -> Tensor:
+        if self.config.similarity == "smooth-chamfer":
+            return smooth_chamfer(cosines, self.config.alpha)
+        if self.config.similarity == "chamfer":
+            return chamfer(cosines)
+        if self.config.similarity == "mil":
+            return mil(cosines)
+        return mp(cosines, self.mp_a, self.mp_b)
+
+    def terms(self, images: Kept, texts: Kept) -> dict[str, Tensor]:
+        """MMD between the elements of both sides, and the diversity of the slots, both sides summed."""
+        if not isinstance(images, DivEKept) or not isinstance(texts, DivEKept):
+            raise DiptychError("DivE's terms need what its own keep_images and keep_texts gave")
+        k = self.config.slots
+        return {
+            "mmd": mmd(self._set(images), self._set(texts)),
+            "diversity": diversity(images.slots[:, :k]) + diversity(texts.slots[:, :k]),
+        }
+
+    def pair_figures(self, images: Kept, texts: Kept, owners: Tensor) -> dict[str, float]:
+        """Mean circular variance of the sets of each side: 0 where they collapse to one vector."""
+        return {
+            "circular_variance/images": float(circular_variance(self._set(images)).mean()),
+            "circular_variance/texts": float(circular_variance(self._set(texts)).mean()),
+        }
+
+    def slot_attention(self, batch: ImageBatch | Tokens, per_head: bool = False) -> Tensor:
+        """Weights of every input in every slot after each iteration, a slot's sum over real inputs being 1.
+
+        (iterations, n, slots, inputs), averaged over heads; with `per_head`, (iterations, n, heads, slots, inputs).
+        """
+        predicted = self._predict_texts(batch) if isinstance(batch, Tokens) else self._predict_images(batch)
+        weights = torch.stack(predicted.weights)
+        return weights if per_head else weights.mean(2)
+
+    def pair_floats(self, regions: int, words: int) -> int:
+        """K x K cosines, scaled, and the exponentials of one direction at a time."""
+        return 4 * self.config.slots**2
+
+
+def _keep(predicted: PredictedSet) -> DivEKept:
+    mask = torch.ones(predicted.vectors.shape[:2], dtype=torch.bool, device=predicted.vectors.device)
+    return DivEKept(predicted.vectors, mask, predicted.slots)

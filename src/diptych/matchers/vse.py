@@ -4,7 +4,7 @@ VSE++ (Faghri et al., BMVC 2018): the mean region and the last GRU state, l2-nor
 VSE∞ (Chen et al., CVPR 2021): both sides pooled by the generalized pooling operator (encoders/gpo.py).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,8 +15,10 @@ from diptych.common.errors import DiptychError
 from diptych.data.batches import ImageBatch, Tokens
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
-from diptych.encoders.images import FeatureConfig, ImageConfig, build_image_encoder
-from diptych.encoders.pooling import max_pool, mean_pool
+from diptych.encoders.gpo import GPO, GPOConfig
+from diptych.encoders.images import FeatureConfig, ImageConfig, PixelConfig, build_image_encoder
+from diptych.encoders.pooling import max_contributions, max_pool, mean_contributions, mean_pool
+from diptych.encoders.size_augmentation import drop_cells
 from diptych.encoders.texts import GRUConfig, TextConfig, build_text_encoder
 from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
@@ -27,16 +29,28 @@ class VSEConfig:
     """One vector a side.
 
     image_pool, text_pool: how local vectors become one; `whole` is the encoder's own: the last GRU state, or [CLS]
+    gpo: how the coefficients of the `gpo` pools are generated; each side learns its own
     similarity: `cosine`, or `order`: -‖max(0, s - v)‖
+    absolute: both vectors are made of absolute values, as VSE++ does for `order`
+    drop_cells: size augmentation of grids, while training: some cells of each picture are left out of the pooling
     """
 
     kind: Literal["vse"] = "vse"
     dim: int = 1024
     image: ImageConfig = field(default_factory=FeatureConfig)
     text: TextConfig = field(default_factory=lambda: GRUConfig(bidirectional=False))
-    image_pool: Literal["mean", "max"] = "mean"
-    text_pool: Literal["whole", "mean", "max"] = "whole"
+    image_pool: Literal["mean", "max", "gpo"] = "mean"
+    text_pool: Literal["whole", "mean", "max", "gpo"] = "whole"
+    gpo: GPOConfig = field(default_factory=GPOConfig)
     similarity: Literal["cosine", "order"] = "cosine"
+    absolute: bool = False
+    drop_cells: bool = False
+
+    def __post_init__(self) -> None:
+        if "gpo" not in (self.image_pool, self.text_pool) and self.gpo != GPOConfig():
+            raise ValueError("gpo: set, but neither image_pool nor text_pool is 'gpo'")
+        if self.drop_cells and not isinstance(self.image, PixelConfig):
+            raise ValueError("drop_cells: is for images of kind 'pixels'; of features, training drops regions")
 
 
 class VSE(Matcher):
@@ -49,24 +63,27 @@ class VSE(Matcher):
         words = tokenizer.pieces(range(tokenizer.size))
         self.image_encoder = build_image_encoder(config.image, config.dim, assets)
         self.text_encoder = build_text_encoder(config.text, config.dim, words, assets)
+        self.image_gpo = GPO(config.gpo, config.dim) if config.image_pool == "gpo" else None
+        self.text_gpo = GPO(config.gpo, config.dim) if config.text_pool == "gpo" else None
 
     def keep_images(self, batch: ImageBatch) -> Kept:
         """(n, 1, d)."""
-        return self._one_vector(self.image_encoder(batch), self.config.image_pool)
+        encoded = self.image_encoder(batch)
+        if self.training and self.config.drop_cells:
+            encoded = replace(encoded, mask=drop_cells(encoded.mask))
+        return _one_vector(encoded, self.config.image_pool, self.image_gpo, self.config.absolute)
 
     def keep_texts(self, batch: Tokens) -> Kept:
         """(n, 1, d)."""
-        return self._one_vector(self.text_encoder(batch), self.config.text_pool)
+        return _one_vector(self.text_encoder(batch), self.config.text_pool, self.text_gpo, self.config.absolute)
 
-    def _one_vector(self, encoded: Encoded, pool: str) -> Kept:
-        if pool == "whole":
-            if encoded.whole is None:
-                raise DiptychError("text_pool: 'whole' needs an encoder that has a vector for the whole sentence")
-            pooled = encoded.whole
-        else:
-            pooled = (mean_pool if pool == "mean" else max_pool)(encoded.vectors, encoded.mask)
-        vectors = l2(pooled).unsqueeze(1)
-        return Kept(vectors, torch.ones(vectors.shape[:2], dtype=torch.bool, device=vectors.device))
+    def image_contributions(self, batch: ImageBatch) -> Tensor:
+        """The share of each picture's vector that every region or cell supplies: (n, k), summing to 1."""
+        return _contributions(self.image_encoder(batch), self.config.image_pool, self.image_gpo)
+
+    def text_contributions(self, batch: Tokens) -> Tensor:
+        """The share of each sentence's vector that every word supplies: (n, k), summing to 1."""
+        return _contributions(self.text_encoder(batch), self.config.text_pool, self.text_gpo)
 
     def score(self, images: Kept, texts: Kept) -> Tensor:
         """Cosine v.s, or -‖max(0, s - v)‖ (n, m)."""
@@ -85,3 +102,23 @@ class VSE(Matcher):
     def pair_floats(self, regions: int, words: int) -> int:
         """The order similarity forms every difference."""
         return self.config.dim + 1 if self.config.similarity == "order" else 1
+
+
+def _one_vector(encoded: Encoded, pool: str, gpo: GPO | None, absolute: bool) -> Kept:
+    if gpo is not None:
+        pooled = gpo(encoded.vectors, encoded.mask)
+    elif pool == "whole":
+        assert encoded.whole is not None  # text encoders always have it
+        pooled = encoded.whole
+    else:
+        pooled = (mean_pool if pool == "mean" else max_pool)(encoded.vectors, encoded.mask)
+    vectors = l2(pooled.abs() if absolute else pooled).unsqueeze(1)
+    return Kept(vectors, torch.ones(vectors.shape[:2], dtype=torch.bool, device=vectors.device))
+
+
+def _contributions(encoded: Encoded, pool: str, gpo: GPO | None) -> Tensor:
+    if gpo is not None:
+        return gpo.contributions(encoded.vectors, encoded.mask)
+    if pool == "whole":
+        raise DiptychError("text_pool: 'whole' is one vector from the start; no word's share of it can be told")
+    return mean_contributions(encoded.mask) if pool == "mean" else max_contributions(encoded.vectors, encoded.mask)

@@ -1,0 +1,107 @@
+"""`diptych features`."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from diptych.common.errors import DiptychError
+
+
+def command(
+    images: Annotated[str, typer.Argument(help="Pictures: a folder, tars, or anything that `diptych data` reads.")],
+    out: Annotated[Path, typer.Option(help="The feature file to write.")],
+    backbone: Annotated[
+        str,
+        typer.Option(help="efficientnet-lite0 to -lite2, a Hugging Face vision model or detector, or a saved matcher."),
+    ] = "efficientnet-lite0",
+    size: Annotated[
+        int | None, typer.Option(help="Side of the resized picture; of a detector, its shortest edge.")
+    ] = None,
+    regions: Annotated[int | None, typer.Option(help="Regions a picture, of a detector (36 by default).")] = None,
+    split: Annotated[str | None, typer.Option(help="Only this split of the data.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Pictures a step.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[Literal["half", "single"], typer.Option(help="How the features are stored.")] = "half",
+    workers: Annotated[int | None, typer.Option(help="Threads that decode; one a core by default.")] = None,
+    skip_bad: Annotated[bool, typer.Option(help="Go on without the pictures that cannot be read.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
+) -> None:
+    """Turn pictures into local features once; after a kill, the same command goes on where it stopped."""
+    from diptych.data.feature_file import FeatureFile
+    from diptych.data.feature_writer import FeatureWriter
+    from diptych.data.read import read_collection
+    from diptych.encoders.extract import describe, extract_features, load_extractor
+
+    collection = read_collection(images, split=split, skip_bad=skip_bad)
+    extractor = load_extractor(backbone, size, regions).to(pick_device(device))
+    source = describe(extractor, backbone, precision)
+    wanted = {item.id for item in collection.items}
+    problems = list(collection.problems)
+    started = time.monotonic()
+    if out.exists():
+        file, new = FeatureFile(out), 0
+        missing = wanted - set(file.ids)
+        if file.source != source or not wanted >= set(file.ids) or (missing and not skip_bad):
+            why = file.source.differences(source) or "other pictures"
+            raise DiptychError(f"{out}: already there, and made with {why}; remove it, or choose another --out")
+    else:
+        with closing(FeatureWriter(out, source)) as writer:
+            before = len(writer.done)
+            strange = sorted(writer.done - wanted)
+            if strange:
+                raise DiptychError(
+                    f"{writer.folder}: begun with other pictures, such as {strange[0]!r}; remove it to start again"
+                )
+            if before:
+                print(f"{out}: {before} of {len(wanted)} pictures were done; going on", file=sys.stderr)
+            bad = extract_features(collection.items, extractor, writer, batch_size=batch_size, workers=workers)
+            new = len(writer.done) - before
+            problems += bad
+            report(problems)
+            if bad and not skip_bad:
+                raise DiptychError(
+                    f"{len(bad)} of {len(wanted)} pictures cannot be read; the others' features are kept in "
+                    f"{writer.folder}: mend them and run again, or go on without them with --skip-bad"
+                )
+            file = writer.finish()
+    seconds = time.monotonic() - started
+    fewest, most = int(file.lengths.min()), int(file.lengths.max())
+    if as_json:
+        outcome = {
+            "out": str(out), "pictures": len(file), "new": new, "skipped": [str(p) for p in problems],
+            "regions": [fewest, most], "dim": file.dim, "precision": precision, "seconds": round(seconds, 3),
+            "checksum": file.checksum,
+        }  # fmt: skip
+        print(json.dumps(outcome))
+        return
+    count = str(most) if fewest == most else f"{fewest} to {most}"
+    rate = f", {new / seconds:.1f} pictures/s" if new else ", all done before"
+    size_mb = out.stat().st_size / 1e6
+    print(f"{out}: {len(file)} pictures of {count} x {file.dim} in {precision} precision, {size_mb:.1f} MB{rate}")
+
+
+def pick_device(name: str) -> str:
+    """`auto` is the first GPU where there is one."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise DiptychError(f"--device {name}: not available here: {str(error).splitlines()[0]}") from None
+    return name
+
+
+def report(problems: Sequence[object], most: int = 20) -> None:
+    """List what is bad on standard error, the first ones in full."""
+    for problem in problems[:most]:
+        print(problem, file=sys.stderr)
+    if len(problems) > most:
+        print(f"… and {len(problems) - most} more", file=sys.stderr)

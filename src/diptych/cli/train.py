@@ -1,0 +1,34 @@
+"""`diptych train`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    recipe: Annotated[Path, typer.Argument(help="A recipe: a TOML file, such as recipes/vse++-scenes.toml.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as training.epochs=3.")] = None,
+    variant: Annotated[str | None, typer.Option(help="One of the recipe's variants.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name>[-<variant>] by default.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    devices: Annotated[int, typer.Option(help="Processes on this machine; under torchrun its own number.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
+) -> None:
+    """Train a recipe, or go on where its run stopped."""
+    from diptych.training.loop import Device, outcome_tree, train
+    from diptych.training.recipe import read_recipe
+
+    resolved = read_recipe(recipe, variant, tuple(overrides or ()))
+    run = out or Path("runs") / (resolved.name if variant is None else f"{resolved.name}-{variant}")
+    outcome = train(resolved, run, Device(device, devices))
+    if as_json:
+        print(json.dumps(outcome_tree(outcome)))
+    elif outcome.finished:
+        best = outcome.position
+        print(f"{run}: done; best validation rsum {best.best_rsum:.1f} (epoch {best.best_epoch + 1})")
+    if not outcome.finished:
+        print(f"{run}: stopped at step {outcome.position.total}; the same command goes on from there", file=sys.stderr)
+        raise typer.Exit(130)

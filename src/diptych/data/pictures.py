@@ -1,0 +1,111 @@
+"""Picture files of every kind, decoded to upright RGB; what cannot be decoded is said in one sentence."""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from diptych.common.errors import DiptychError
+
+SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".avif"}
+)
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file name ends like a picture's."""
+    return Path(name).suffix.lower() in SUFFIXES
+
+
+def decode(source: Path | IO[bytes], where: str) -> Image.Image:
+    """The picture in `source`, turned as its EXIF says, as RGB; `where` names it in errors."""
+    try:
+        with Image.open(source) as image:
+            image.load()
+            return to_rgb(upright(image))
+    except FileNotFoundError:
+        raise DiptychError(f"{where}: no such picture") from None
+    except Image.DecompressionBombError as error:
+        raise DiptychError(f"{where}: the picture is too large to decode safely: {error}") from None
+    except UnidentifiedImageError:
+        raise DiptychError(f"{where}: not a picture of a known format") from None
+    except Exception as error:  # Pillow's decoders raise all kinds on broken files
+        raise DiptychError(f"{where}: the picture cannot be decoded: {error or type(error).__name__}") from error
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """8-bit RGB from any mode: transparency over white, 16-bit grey scaled down instead of cut off."""
+    if image.mode == "RGB":
+        return image
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        return _from_deep_grey(image)
+    if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
+        layer = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The picture turned as its EXIF says."""
+    try:
+        ImageOps.exif_transpose(image, in_place=True)
+    except Exception:  # a broken EXIF block says nothing about the picture itself
+        return image
+    return image
+
+
+def _from_deep_grey(image: Image.Image) -> Image.Image:
+    values = np.asarray(image).astype(np.float64)
+    top = values.max(initial=0.0)
+    if top > 255:
+        values = values / 257.0
+    elif image.mode == "F" and top <= 1:
+        values = values * 255.0
+    return Image.fromarray(np.clip(np.rint(np.nan_to_num(values)), 0, 255).astype(np.uint8), "L").convert("RGB")
+
+
+@dataclass(frozen=True, slots=True)
+class PictureFile:
+    """Decodes a file when called."""
+
+    path: Path
+
+    def __call__(self) -> Image.Image:
+        """The picture as upright RGB."""
+        return decode(self.path, str(self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class PicturePart:
+    """Decodes a stretch of a larger file, such as a member of a tar, when called."""
+
+    path: Path
+    member: str
+    offset: int
+    size: int
+
+    def __call__(self) -> Image.Image:
+        """The picture as upright RGB."""
+        where = f"{self.path}: {self.member}"
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read(self.size)
+        except OSError as error:
+            raise DiptychError(f"{where}: cannot be read: {error.strerror}") from None
+        return decode(io.BytesIO(data), where)
+
+
+@dataclass(frozen=True, slots=True)
+class PictureBytes:
+    """Decodes bytes in memory when called."""
+
+    data: bytes
+    where: str
+
+    def __call__(self) -> Image.Image:
+        """The picture as upright RGB."""
+        return decode(io.BytesIO(self.data), self.where)

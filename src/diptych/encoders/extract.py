@@ -1,0 +1,174 @@
+"""Pictures to a feature file: decoding beside the model, resumable, with every bad picture listed."""
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Literal, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+import diptych
+from diptych.common.errors import DiptychError
+from diptych.common.progress import progress_bar
+from diptych.data.collection import Item, Problem, Regions
+from diptych.data.feature_file import Source
+from diptych.data.feature_writer import FeatureWriter
+from diptych.encoders.backbones import Extractor, Size, load_backbone
+from diptych.encoders.preprocess import read_picture
+
+Precision = Literal["half", "single"]
+_DTYPES = {"half": torch.float16, "single": torch.float32}
+_MOST_WORKERS = 16
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def load_extractor(name: str, size: int | None = None, regions: int | None = None) -> Extractor:
+    """A backbone or a detector by name, in eval mode; which of the two it is, its own configuration says.
+
+    size: as the backbone or detector takes it, its own where None
+    regions: most regions of a picture; of a detector only
+    """
+    from diptych.encoders.detectors import load_detector
+    from diptych.encoders.efficientnet import NAMES
+    from diptych.encoders.huggingface_vision import is_detector
+    from diptych.encoders.sources import matcher_folder
+
+    if name not in NAMES and matcher_folder(name) is None and is_detector(name):
+        return load_detector(name, size, regions).eval()
+    if regions is not None:
+        raise DiptychError(f"{name}: a backbone's regions are its cells; a number of regions is for detectors")
+    return load_backbone(name, size).eval()
+
+
+def describe(extractor: Extractor, name: str, precision: Precision = "half") -> Source:
+    """What a feature file says about where its features came from."""
+    return Source(
+        backbone=name,
+        size=extractor.size,
+        dim=extractor.dim,
+        precision=precision,
+        grid=extractor.grid,
+        regions=getattr(extractor, "count", None),
+        weights=weights_checksum(extractor),
+        package=f"diptych {diptych.__version__}",
+    )
+
+
+def weights_checksum(model: nn.Module) -> str:
+    """SHA-256 over the names, shapes and values of a model's weights."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        value = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.flatten().view(torch.uint8).numpy() if value.numel() else b"")
+    return digest.hexdigest()
+
+
+def extract_features(
+    items: Sequence[Item],
+    extractor: Extractor,
+    writer: FeatureWriter,
+    *,
+    batch_size: int | None = None,
+    workers: int | None = None,
+) -> list[Problem]:
+    """Add the features of the pictures that `writer` does not have yet; returns those that could not be read.
+
+    On the CPU each worker takes a batch from the file to the features on one core, so that decoding never waits for
+    the model nor the model for it. Elsewhere the workers decode, and the device gets one batch after another.
+    """
+    waiting = [item for item in items if item.id not in writer.done]
+    cores = os.cpu_count() or 1
+    workers = min(cores, _MOST_WORKERS) if workers is None else workers
+    on_cpu = extractor.device.type == "cpu"
+    if batch_size is None:  # on the CPU, larger activations cost more in fresh memory than larger batches gain
+        batch_size = 4 if on_cpu or extractor.grid is None else 32
+    if batch_size < 1 or workers < 1:
+        raise DiptychError("batch size and workers: expected at least 1")
+    batch_size = max(1, min(batch_size, -(-len(waiting) // workers)))
+    batches = (waiting[i : i + batch_size] for i in range(0, len(waiting), batch_size))
+    dtype = _DTYPES[writer.source.precision]
+    extractor = extractor.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def prepare(batch: Sequence[Item]) -> "_Batch":
+        return _Batch([_prepare(extractor, item) for item in batch])
+
+    def finish(batch: "_Batch") -> list[tuple[Item, Regions]]:
+        with torch.inference_mode():
+            return batch.extract(extractor, dtype)
+
+    def whole(batch: Sequence[Item]) -> tuple["_Batch", list[tuple[Item, Regions]]]:
+        torch.set_num_threads(max(1, cores // workers))  # a setting of each thread
+        prepared = prepare(batch)
+        return prepared, finish(prepared)
+
+    problems: list[Problem] = []
+    with progress_bar("pictures") as bar, _threads_kept():
+        task = bar.add_task("features", total=len(items), completed=len(items) - len(waiting), note="")
+        ready: Iterator[tuple[_Batch, list[tuple[Item, Regions]]]]
+        if on_cpu:
+            ready = _in_order(whole, batches, workers)
+        else:
+            ready = ((batch, finish(batch)) for batch in _in_order(prepare, batches, workers))
+        for batch, found in ready:
+            for item, regions in found:
+                writer.add(item.id, regions)
+            problems += batch.problems
+            bar.update(task, advance=len(batch.entries), note=f"{len(problems)} unreadable" if problems else "")
+    writer.commit()
+    return problems
+
+
+class _Batch:
+    """Pictures ready for the model, and those that could not be read."""
+
+    def __init__(self, entries: list[tuple[Item, np.ndarray, Size] | Problem]) -> None:
+        self.entries = entries
+        self.problems = [entry for entry in entries if isinstance(entry, Problem)]
+
+    def extract(self, extractor: Extractor, dtype: torch.dtype) -> list[tuple[Item, Regions]]:
+        """The features of those that could be read."""
+        good = [entry for entry in self.entries if not isinstance(entry, Problem)]
+        if not good:
+            return []
+        found = extractor.extract([pixels for _, pixels, _ in good], [size for _, _, size in good], dtype)
+        return [(item, regions) for (item, _, _), regions in zip(good, found, strict=True)]
+
+
+def _prepare(extractor: Extractor, item: Item) -> tuple[Item, np.ndarray, Size] | Problem:
+    try:
+        image, size = read_picture(item, extractor.size)
+        return item, extractor.prepare(image), size
+    except DiptychError as error:
+        where = item.path or item.id
+        return Problem(where, str(error).removeprefix(f"{where}: "))
+
+
+@contextmanager
+def _threads_kept() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _in_order(work: Callable[[T], R], items: Iterator[T], workers: int) -> Iterator[R]:
+    """Results of `work` in the order of the items, computed by threads a little ahead of what is asked for."""
+    pool = ThreadPoolExecutor(workers)
+    pending: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(work, item))
+            if len(pending) > workers + 1:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,95 @@
+"""Pictures to pixels: resizing, normalising, and the random crops and flips of training."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from diptych.common.errors import DiptychError
+from diptych.data.collection import Item
+from diptych.data.pictures import PictureFile, to_rgb
+
+Channels = tuple[float, float, float]
+_ORIENTATION = 0x0112  # the EXIF tag; values from 5 on turn the picture on its side
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """How a picture becomes pixels: resized to a square (aspect ignored), scaled, normalised per channel."""
+
+    size: int
+    mean: Channels
+    std: Channels
+    resample: int = Image.Resampling.BICUBIC
+
+    def __call__(self, image: Image.Image) -> Tensor:
+        """An RGB picture to (3, size, size) float32."""
+        return normalise([self.pixels(image)], self.mean, self.std)[0].contiguous()
+
+    def pixels(self, image: Image.Image) -> np.ndarray:
+        """An RGB picture to (size, size, 3) uint8, not yet normalised: a quarter of the bytes to keep and to move."""
+        return np.asarray(image.resize((self.size, self.size), Image.Resampling(self.resample)))
+
+
+def normalise(
+    pixels: Sequence[np.ndarray], mean: Channels, std: Channels, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Equal shapes of uint8 (height, width, 3) to (n, 3, height, width) float32 in channels-last order."""
+    return normalise_tensor(torch.from_numpy(np.stack(pixels)).to(device, non_blocking=True), mean, std)
+
+
+def normalise_tensor(values: Tensor, mean: Channels, std: Channels) -> Tensor:
+    """uint8 (n, height, width, 3) to (n, 3, height, width) float32 in channels-last order, on the same device."""
+    n, height, width, _ = values.shape
+    # The channels' statistics repeated along a whole row, so that the arithmetic runs over long stretches of memory.
+    scale = 1 / (255 * torch.tensor(std, device=values.device)).repeat(width)
+    shift = (-torch.tensor(mean, device=values.device) / torch.tensor(std, device=values.device)).repeat(width)
+    rows = values.reshape(n, height, width * 3).to(torch.float32).mul_(scale).add_(shift)
+    return rows.view(n, height, width, 3).permute(0, 3, 1, 2)
+
+
+def augment(image: Image.Image, generator: torch.Generator) -> Image.Image:
+    """VSE∞'s training view: a crop whose sides are U(0.6, 1) of the picture's, mirrored half the time.
+
+    The caller resizes it to the square afterwards, as it does with a whole picture when testing.
+    """
+    ratio, left, top, mirror = torch.rand(4, generator=generator).tolist()
+    ratio = 0.6 + 0.4 * ratio
+    width, height = (max(1, round(ratio * side)) for side in image.size)
+    x, y = int(left * (image.width - width + 1)), int(top * (image.height - height + 1))
+    view = image.crop((x, y, x + width, y + height))
+    return ImageOps.mirror(view) if mirror < 0.5 else view
+
+
+def read_picture(item: Item, side: int) -> tuple[Image.Image, tuple[int, int]]:
+    """An item's picture in RGB, and the width and height of the whole of it.
+
+    A JPEG file that is at least four times `side` is decoded at a half, a quarter or an eighth of its size, never
+    below twice `side`: many times faster, and the resizing that follows still averages over every pixel.
+    """
+    if item.open is None:
+        raise DiptychError(f"{item.id}: the data has no picture of it")
+    if isinstance(item.open, PictureFile):
+        reduced = _read_reduced(item.open, side)
+        if reduced is not None:
+            return reduced
+    image = to_rgb(item.open())
+    return image, image.size
+
+
+def _read_reduced(file: PictureFile, side: int) -> tuple[Image.Image, tuple[int, int]] | None:
+    """None where the whole picture must be decoded, or where decoding failed and the usual way will say why."""
+    try:
+        with Image.open(file.path) as image:
+            if image.format != "JPEG" or min(image.size) < 4 * side:
+                return None
+            width, height = image.size
+            sideways = image.getexif().get(_ORIENTATION, 1) >= 5
+            image.draft(None, (2 * side, 2 * side))
+            upright = ImageOps.exif_transpose(image)
+            return to_rgb(upright), (height, width) if sideways else (width, height)
+    except Exception:  # Pillow's decoders raise all kinds on broken files
+        return None

@@ -1,0 +1,135 @@
+"""ECCV Caption and CrissCrossed Captions: COCO's test split with the right pairs that its captions left out.
+
+The annotations come with the `eccv_caption` package; the figures are counted here and equal the package's own.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from diptych.common.errors import DiptychError
+from diptych.evaluation.figures import Figures, Ranges, ranges_between
+from diptych.evaluation.positives import Positives
+from diptych.evaluation.ranks import Ranks
+
+Annotated = dict[int, list[int]]
+
+
+def _folder() -> Path:
+    # The package is found without importing it: its import warns, and nothing of its code is needed.
+    spec = find_spec("eccv_caption")
+    if spec is None or not spec.submodule_search_locations:
+        raise DiptychError("the protocols eccv and cxc need the annotations of eccv_caption: install diptych[eccv]")
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+@lru_cache
+def annotations(protocol: str) -> tuple[Annotated, Annotated]:
+    """The right captions of each picture and the right pictures of each caption, by COCO's ids; `eccv` or `cxc`."""
+    both = []
+    for name in ("image_to_caption", "caption_to_image"):
+        tree = json.loads((_folder() / f"{protocol}_{name}.json").read_text(encoding="utf-8"))
+        both.append({int(query): sorted({int(answer) for answer in answers}) for query, answers in tree.items()})
+    return both[0], both[1]
+
+
+@lru_cache
+def split_ids() -> tuple[frozenset[int], frozenset[int]]:
+    """COCO's ids of the 5,000 test pictures and of their 25,000 captions."""
+    tree = json.loads((_folder() / "original_image_to_caption.json").read_text(encoding="utf-8"))
+    captions = np.load(_folder() / "coco_test_ids.npy", allow_pickle=False)
+    return frozenset(map(int, tree)), frozenset(captions.tolist())
+
+
+def coco_number(text: str) -> int | None:
+    """COCO's number in an id or a file name: 391895 of `391895` and of `COCO_val2014_000000391895.jpg`."""
+    match = re.fullmatch(r"(?:COCO_\w+?_)?0*(\d+)(?:\.\w+)?", Path(text).name)
+    return int(match[1]) if match else None
+
+
+def gallery(
+    protocol: str, image_ids: Sequence[str], sentence_ids: Sequence[str]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Positions of the test split's pictures and captions among ours, by COCO's id, in our order.
+
+    Captions that the split does not count (a picture's sixth) are left out; one that is missing is an error.
+    """
+    found = []
+    for what, ids, expected in zip(("picture", "caption"), (image_ids, sentence_ids), split_ids(), strict=True):
+        numbers = [coco_number(str(text)) for text in ids]
+        positions = {number: i for i, number in enumerate(numbers) if number in expected}
+        if len(positions) != sum(number in expected for number in numbers):
+            twice = next(n for i, n in enumerate(numbers) if n in expected and positions[n] != i)
+            raise DiptychError(f"{protocol}: the {what} with COCO id {twice} comes twice")
+        missing = expected - positions.keys()
+        if missing:
+            example = f"; the first {what} here has id {ids[0]!r}" if len(ids) else ""
+            raise DiptychError(
+                f"{protocol}: {len(missing)} of the {len(expected):,} test {what}s are not in the data, such as "
+                f"COCO id {min(missing)}; expected COCO's whole Karpathy test split with COCO's ids{example}"
+            )
+        found.append({number: position for number, position in positions.items() if number is not None})
+    return found[0], found[1]
+
+
+def positives_of(
+    protocol: str, images: list[int], texts: list[int]
+) -> tuple[Positives, Positives, tuple[np.ndarray, np.ndarray]]:
+    """Right pairs for each direction, and how many right answers each query has, by position: (images,), (texts,).
+
+    The number of right answers counts two captions of ECCV Caption that are not in the test split and so are
+    never found, as the package counts them.
+    """
+    i2t, t2i = annotations(protocol)
+    row, column = {number: i for i, number in enumerate(images)}, {number: j for j, number in enumerate(texts)}
+    shape = len(images), len(texts)
+    forth = np.array([(row[i], column[c]) for i, captions in i2t.items() for c in captions if c in column])
+    back = np.array([(row[i], column[c]) for c, pictures in t2i.items() if c in column for i in pictures])
+    sizes = np.zeros(shape[0], dtype=np.int64), np.zeros(shape[1], dtype=np.int64)
+    for query, answers in i2t.items():
+        sizes[0][row[query]] = len(answers)
+    for query, answers in t2i.items():
+        if query in column:
+            sizes[1][column[query]] = len(answers)
+    i2t_pairs, t2i_pairs = (Positives.from_pairs(pairs[:, 0], pairs[:, 1], shape) for pairs in (forth, back))
+    return i2t_pairs, t2i_pairs, sizes
+
+
+def query_figures(query: np.ndarray, place: np.ndarray, ranks: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+    """mAP@R, R-Precision and R@1 of each query, in percent: (queries,) each.
+
+    query, place, ranks: (r,) for every right answer, by query, best first; sizes: (queries,), R of each query
+    mAP@R = 1/R sum over right answers among the first R of (how many right ones up to it) / (its rank)
+    """
+    group = np.cumsum(np.r_[True, query[1:] != query[:-1]]) - 1
+    inside = ranks <= sizes[group]
+    precision = np.bincount(group, np.where(inside, (place + 1) / ranks, 0.0), minlength=len(sizes))
+    hits = np.bincount(group, inside.astype(float), minlength=len(sizes))
+    return {
+        "map@r": 100 * precision / sizes,
+        "r-precision": 100 * hits / sizes,
+        "r@1": 100.0 * (ranks[place == 0] <= 1),
+    }
+
+
+def eccv_caption(
+    ranks: tuple[Ranks, Ranks], sizes: tuple[np.ndarray, np.ndarray]
+) -> tuple[Figures, Ranges, dict[str, np.ndarray]]:
+    """The figures of ECCV Caption from the ranks of every right answer; their ranges; and per-query results."""
+    figures: dict[str, Figures] = {"mean": {}, "optimistic": {}, "pessimistic": {}}
+    per_query: dict[str, np.ndarray] = {}
+    for direction, side, size in zip(("i2t", "t2i"), ranks, sizes, strict=True):
+        asking = np.unique(side.query)
+        for which, values in figures.items():
+            found = query_figures(side.query, side.place, getattr(side, which), size[asking])
+            values.update({f"{direction}/{key}": float(np.mean(value)) for key, value in found.items()})
+            if which == "mean":
+                per_query |= {f"{direction}/{key}": value for key, value in found.items()}
+        per_query[f"{direction}/query"] = asking
+        per_query[f"{direction}/weight"] = np.full(len(asking), 1 / len(asking))
+    return figures["mean"], ranges_between(figures["optimistic"], figures["pessimistic"]), per_query

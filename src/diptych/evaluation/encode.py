@@ -1,0 +1,50 @@
+"""A collection through a matcher's two encoders."""
+
+from collections.abc import Sequence
+
+from diptych.common.errors import DiptychError
+from diptych.common.progress import progress_bar
+from diptych.data.collection import Collection, Item
+from diptych.encoders.images import FeatureEncoder
+from diptych.matchers.base import Matcher, Pictures
+from diptych.matchers.kept import Kept
+
+
+def encode_collection(matcher: Matcher, collection: Collection, batch_size: int = 64) -> tuple[Kept, Kept]:
+    """What is kept of all pictures and of all sentences, on the CPU, in the collection's order."""
+    texts, _ = collection.captions()
+    if not collection.items or not texts:
+        raise DiptychError(
+            f"{collection.name}: expected pictures with sentences, found {len(collection)} and {len(texts)}"
+        )
+    images, sentences = [], []
+    with progress_bar() as bar:
+        task = bar.add_task("encoding pictures", total=len(collection), note="")
+        for start in range(0, len(collection), batch_size):
+            part = collection.items[start : start + batch_size]
+            images.append(matcher.encode_images(_pictures(matcher, collection, part), batch_size).to("cpu"))
+            bar.advance(task, len(part))
+        task = bar.add_task("encoding sentences", total=len(texts), note="")
+        for start in range(0, len(texts), 4 * batch_size):
+            few = texts[start : start + 4 * batch_size]
+            sentences.append(matcher.encode_texts(few, 4 * batch_size).to("cpu"))
+            bar.advance(task, len(few))
+    return type(images[0]).cat(images), type(sentences[0]).cat(sentences)
+
+
+def _pictures(matcher: Matcher, collection: Collection, items: Sequence[Item]) -> Pictures:
+    """Local features where the matcher takes them and the collection has them, else the decoded pictures."""
+    if collection.features is not None and isinstance(matcher.image_encoder, FeatureEncoder):
+        found = []
+        for item in items:
+            if item.row is None:
+                raise DiptychError(f"{collection.name}: picture {item.id} has no features")
+            found.append(collection.features[item.row])
+        return found
+    pictures = []
+    for item in items:
+        if item.open is None:
+            wanted = "features" if isinstance(matcher.image_encoder, FeatureEncoder) else "a picture file"
+            raise DiptychError(f"{collection.name}: picture {item.id} comes without {wanted}, which this matcher needs")
+        pictures.append(item.open)
+    return pictures

@@ -1,0 +1,69 @@
+"""Folders: where a run keeps its model and its evaluations."""
+
+from pathlib import Path
+
+from diptych.common.errors import DiptychError
+from diptych.evaluation.result import Evaluation
+
+
+def model_folder(run: str | Path) -> str | Path:
+    """Where the model is: a run's `best`, the folder itself where it holds a model, or a name of the hub as it is."""
+    folder = Path(run)
+    if not folder.is_dir():
+        return run
+    for candidate in (folder / "best", folder):
+        if (candidate / "config.json").is_file():
+            return candidate
+    raise DiptychError(f"{run}: expected a run with best/config.json, or a model folder with config.json")
+
+
+def evaluations_folder(run: str | Path) -> Path | None:
+    """Where a run's evaluations are kept; none for a model of the hub."""
+    return Path(run) / "evaluations" if Path(run).is_dir() else None
+
+
+def run_names(runs: list[str]) -> list[str]:
+    """The shortest endings of the runs' paths that tell them apart; a run that comes twice is numbered."""
+    paths = [Path(run).parts for run in runs]
+    names = [str(Path(*parts[-1:])) for parts in paths]
+    for length in range(2, max(map(len, paths), default=1) + 1):
+        names = [
+            str(Path(*parts[-length:])) if names.count(name) > 1 else name
+            for parts, name in zip(paths, names, strict=True)
+        ]
+    return [f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)]
+
+
+def saved_evaluations(run: str | Path) -> dict[str, Path]:
+    """The evaluations that a run has, by name (`coco-5k-test`); a path to one such file is a run with just that one."""
+    path = Path(run)
+    if path.suffix == ".json" and path.is_file():
+        return {path.stem: path}
+    folder = evaluations_folder(run)
+    if folder is None:
+        raise DiptychError(f"{run}: no such run")
+    found = {file.stem: file for file in sorted(folder.glob("*.json"))}
+    if not found:
+        raise DiptychError(f"{run}: holds no evaluations; run `diptych evaluate {run}` first")
+    return found
+
+
+def load_evaluations(runs: list[str], protocol: str | None = None, split: str | None = None) -> list[Evaluation]:
+    """One evaluation of each run: that of a protocol and split, or the only one that all of them have."""
+    found = []
+    for run in runs:
+        loaded = [Evaluation.load(path) for path in saved_evaluations(run).values()]
+        fitting = [each for each in loaded if protocol in (None, each.protocol) and split in (None, each.split)]
+        if not fitting:
+            has = ", ".join(f"{each.protocol} on {each.split or 'all'}" for each in loaded)
+            raise DiptychError(
+                f"{run}: has no evaluation with {protocol or 'any protocol'} on {split or 'any split'}; it has {has}"
+            )
+        found.append({(each.protocol, each.split): each for each in fitting})
+    if all(len(each) == 1 for each in found):
+        return [next(iter(each.values())) for each in found]
+    common = sorted(set.intersection(*(set(each) for each in found)))
+    if len(common) != 1:
+        what = "they share " + ", ".join(f"{p} on {s}" for p, s in common) if common else "they share none"
+        raise DiptychError(f"which evaluations to compare is not clear: {what}; choose with --protocol and --split")
+    return [each[common[0]] for each in found]

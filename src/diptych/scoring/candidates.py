@@ -1,0 +1,88 @@
+"""Each query with its own candidates: the second stage of a search, or a protocol with few pairs."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from diptych.common.errors import DiptychError
+from diptych.common.progress import track
+from diptych.matchers.base import Matcher
+from diptych.matchers.kept import Kept
+from diptych.scoring.calls import check_dtype, score_aligned
+from diptych.scoring.groups import like_lengths
+from diptych.scoring.memory import Budget, item_bytes, move
+
+Query = Literal["texts", "images"]
+
+
+def score_candidates(
+    matcher: Matcher,
+    queries: Kept,
+    items: Kept,
+    candidates: Tensor,
+    query: Query,
+    *,
+    memory: int | None = None,
+    dtype: torch.dtype | None = None,
+    progress: str | None = None,
+) -> Tensor:
+    """Scores of each query's candidates: (q, c) float32 on the CPU, -∞ where there is no candidate.
+
+    candidates: (q, c) int64 positions among the items, -1 for none; query q may have any of them, in any order
+    query: what the queries are; the items are the other side
+    memory, dtype, progress: as in `score_blocks`
+    """
+    check_dtype(dtype)
+    check_query(query)
+    candidates = candidates.cpu()
+    _check(candidates, queries, items)
+    budget = Budget(matcher.device, memory)
+    scores = torch.full(candidates.shape, float("-inf"))
+    rows, columns = (candidates >= 0).nonzero(as_tuple=True)
+    found = candidates[rows, columns]
+    if len(rows) == 0:
+        return scores
+    # A side that fits is moved once: picking items from it is far faster there than sending every pair across.
+    queries, items = (_near(kept, budget) for kept in (queries, items))
+    images, texts = (queries, items) if query == "images" else (items, queries)
+    pictures, sentences = (rows, found) if query == "images" else (found, rows)
+    regions, words = images.lengths.cpu().clamp(min=1)[pictures], texts.lengths.cpu().clamp(min=1)[sentences]
+    # Each pair's vectors are picked out of their sides, so they count like the matcher's own working memory.
+    most_pairs = max(1, min(2 * budget.side, budget.work) // (item_bytes(images) + item_bytes(texts)))
+
+    def most(longest: int) -> int:
+        return min(most_pairs, budget.pairs(matcher.pair_floats(int(regions.max()), longest)))
+
+    # Pairs of like word count, and within those the pictures of like size next to each other.
+    groups = like_lengths(words, most)
+    flat = torch.empty(len(rows))
+    for group in track(groups, progress, unit="groups") if progress else groups:
+        for part in like_lengths(regions[group]):
+            pairs = group[part]
+            chosen, told = pictures[pairs].to(images.device), sentences[pairs].to(texts.device)
+            flat[pairs] = score_aligned(matcher, images, chosen, texts, told, budget, dtype)
+    scores[rows, columns] = flat
+    return scores
+
+
+def _near(kept: Kept, budget: Budget) -> Kept:
+    """One side on the device where it fits, else where it is."""
+    moved = move(kept, [slice(None)], budget.device) if budget.holds(kept) else None
+    return kept if moved is None else moved[0]
+
+
+def check_query(query: str) -> None:
+    """An error for a side that there is not."""
+    if query not in ("texts", "images"):
+        raise DiptychError(f"query: expected 'texts' or 'images', got {query!r}")
+
+
+def _check(candidates: Tensor, queries: Kept, items: Kept) -> None:
+    if candidates.dim() != 2 or len(candidates) != len(queries) or candidates.dtype != torch.int64:
+        raise DiptychError(
+            f"candidates: expected int64 positions of shape ({len(queries)}, c), "
+            f"got {candidates.dtype} of shape {tuple(candidates.shape)}"
+        )
+    if candidates.numel() and not -1 <= int(candidates.min()) <= int(candidates.max()) < len(items):
+        raise DiptychError(f"candidates: expected positions from 0 to {len(items) - 1}, or -1 for none")

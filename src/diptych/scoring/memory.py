@@ -1,0 +1,141 @@
+"""How much memory scoring may take, and what happens when it runs out."""
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from diptych.common.errors import DiptychError
+from diptych.matchers.kept import Kept
+
+# Working memory beyond which larger blocks gain little: on a CPU what stays near its caches, on a GPU what keeps
+# every core busy (measured with benchmarks/scoring.py --work).
+ENOUGH = {"cpu": 32 << 20, "cuda": 4 << 30}
+# Scores of one block, which also lie in main memory while they are ranked.
+MOST_PAIRS = 1 << 24
+# Of a device that cannot say what is free.
+UNKNOWN = 1 << 30
+UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 1 << 10,
+    "mi": 1 << 20,
+    "gi": 1 << 30,
+    "ti": 1 << 40,
+}
+
+
+class Budget:
+    """Bytes that scoring may take on a device: `work` for one call of the matcher, `side` for each side's vectors.
+
+    Half of the memory is for the call's own tensors, a quarter for vectors moved to the device, and the last quarter
+    is never planned for: allocators round up and leave gaps.
+    """
+
+    def __init__(self, device: torch.device, memory: int | None = None) -> None:
+        if memory is not None and memory <= 0:
+            raise DiptychError(f"memory: expected a number of bytes above 0, got {memory}")
+        self.device = device
+        self.memory = free_memory(device) if memory is None else memory
+        self.work = min(self.memory // 2, ENOUGH.get(device.type, UNKNOWN))
+        self.side = self.memory // 8
+
+    def pairs(self, floats: int) -> int:
+        """How many pairs of so many float32 numbers one call may take; at least 1."""
+        return max(1, min(MOST_PAIRS, self.work // (4 * floats)))
+
+    def items(self, kept: Kept) -> int:
+        """How many items of one side may be on the device at once; at least 1."""
+        return max(1, self.side // max(1, item_bytes(kept)))
+
+    def holds(self, kept: Kept) -> bool:
+        """Whether all of one side may be on the device for the whole run."""
+        return item_bytes(kept) * len(kept) <= self.side
+
+    def ran_out(self, taken: int) -> None:
+        """Memory ran out in a call that was planned to take so many bytes: plan for half of it from now on."""
+        self.work = max(1, min(self.work, taken) // 2)
+        release(self.device)
+
+
+def item_bytes(kept: Kept) -> int:
+    """Bytes of one item as float32, padding included."""
+    return sum(t[:1].numel() * (4 if t.is_floating_point() else t.element_size()) for t in kept.tensors().values())
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be taken on a device: on a GPU what the driver and PyTorch's cache have left."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if device.type == "cpu":
+        return available_ram()
+    return UNKNOWN
+
+
+def available_ram(
+    meminfo: Path = Path("/proc/meminfo"),
+    limit: Path = Path("/sys/fs/cgroup/memory.max"),
+    used: Path = Path("/sys/fs/cgroup/memory.current"),
+) -> int:
+    """Bytes of main memory that can be taken without swapping, within a container's limit where there is one."""
+    try:
+        found = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo.read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    if found:
+        available = int(found[1]) * 1024
+    else:
+        # Systems other than Linux say only how much there is in all.
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    with suppress(OSError, ValueError):  # no container, or one whose limit is "max"
+        available = min(available, int(limit.read_text()) - int(used.read_text()))
+    return max(1, available)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out; PyTorch has no type of its own for the CPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(
+        words in text
+        for words in ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
+    )
+
+
+def release(device: torch.device) -> None:
+    """Give memory that PyTorch holds unused back to the device, so that gaps can close."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def part_of(kept: Kept, which: Tensor | slice) -> Kept:
+    """Some items, without the padding that none of them needs."""
+    return kept[which.to(kept.device) if isinstance(which, Tensor) else which].trim()
+
+
+def move(kept: Kept, parts: Sequence[Tensor | slice], device: torch.device) -> list[Kept] | None:
+    """Parts of one side on a device; none where they do not fit."""
+    try:
+        return [part_of(kept, which).to(device) for which in parts]
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    release(device)
+    return None
+
+
+def read_bytes(text: str) -> int:
+    """A size for people as bytes: `24GiB`, `500MB`, `1073741824`."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
+    if found is None or found[2] not in UNITS:
+        raise DiptychError(f"memory: expected a size like 24GiB or 500MB, got {text!r}")
+    return int(float(found[1]) * UNITS[found[2]])

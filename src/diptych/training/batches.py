@@ -1,0 +1,186 @@
+"""Batches of a run: which pictures and captions meet in which step, and their tensors.
+
+Everything follows from (seed, epoch, step), never from what ran before, so a resumed run sees what an unbroken one
+would have seen, and several processes share the very batches that one would have had.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from diptych.common.errors import DiptychError
+from diptych.data.batches import ImageBatch, Pixels, Tokens, pad_regions
+from diptych.data.collection import Collection
+from diptych.data.tokens import Tokenizer
+from diptych.encoders.backbones import Preprocess
+from diptych.encoders.preprocess import augment as augment_picture
+from diptych.encoders.size_augmentation import drop_regions, drop_words
+from diptych.matchers.base import open_picture
+
+Sampling = Literal["captions", "one-caption", "all-captions"]
+Pair = tuple[int, int]  # picture, and which of its captions
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's share of one process.
+
+    picture_ids: (n,), positions of the pictures in the collection; owners: (m,), each caption's picture in the batch
+    """
+
+    images: ImageBatch
+    texts: Tokens
+    picture_ids: Tensor
+    owners: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """On another device."""
+        return Batch(self.images.to(device), self.texts.to(device), self.picture_ids.to(device), self.owners.to(device))
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is done to inputs in training only."""
+
+    drop_regions: float = 0.0
+    drop_words: float = 0.0
+    pictures: bool = False
+
+
+def epoch_batches(
+    collection: Collection, sampler: Sampling, batch_size: int, seed: int, epoch: int
+) -> list[list[Pair]]:
+    """The pairs of each step of an epoch; an incomplete last batch is left out unless it is the only one."""
+    rng = np.random.default_rng([seed, epoch])
+    counts = [len(item.sentences) for item in collection.items]
+    units: list[list[Pair]]
+    if sampler == "captions":
+        units = [[(i, c)] for i, count in enumerate(counts) for c in range(count)]
+    elif sampler == "one-caption":
+        units = [[(i, int(rng.integers(count)))] for i, count in enumerate(counts) if count]
+    else:
+        units = [[(i, c) for c in range(count)] for i, count in enumerate(counts) if count]
+    if not units:
+        raise DiptychError(f"{collection.name}: no captions to train on")
+    order = rng.permutation(len(units))
+    batches = [
+        [pair for unit in order[start : start + batch_size] for pair in units[unit]]
+        for start in range(0, len(units), batch_size)
+    ]
+    if len(batches) > 1 and len(units) % batch_size:
+        batches.pop()
+    return batches
+
+
+def share(pairs: list[Pair], rank: int, world: int) -> list[Pair]:
+    """One process's part of a batch: whole pictures, in turn, so that no picture is encoded twice."""
+    pictures = list(dict.fromkeys(picture for picture, _ in pairs))
+    mine = set(pictures[rank::world])
+    return [pair for pair in pairs if pair[0] in mine]
+
+
+class RunDataset(Dataset[Batch]):
+    """All batches of a run; item (epoch, step) is one process's share of that step."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        tokenizer: Tokenizer,
+        preprocess: Preprocess | None,
+        augmentation: Augmentation,
+        batches: Callable[[int], list[list[Pair]]],
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.collection = collection
+        self.tokenizer = tokenizer
+        self.preprocess = preprocess
+        self.augmentation = augmentation
+        self.batches = lru_cache(maxsize=2)(batches)
+        self.seed = seed
+        self.rank = rank
+        self.world = world
+
+    def __getitem__(self, place: tuple[int, int]) -> Batch:
+        epoch, step = place
+        pairs = share(self.batches(epoch)[step], self.rank, self.world)
+        if not pairs:
+            raise DiptychError(
+                f"training.batch_size: a batch has fewer pictures than the {self.world} processes; use more"
+            )
+        pictures = list(dict.fromkeys(picture for picture, _ in pairs))
+        position = {picture: i for i, picture in enumerate(pictures)}
+        draw = np.random.default_rng([self.seed, epoch, step, self.rank])
+        generator = torch.Generator().manual_seed(int(draw.integers(2**62)))
+        return Batch(
+            images=self._images(pictures, generator),
+            texts=self._texts(pairs, generator),
+            picture_ids=torch.tensor(pictures),
+            owners=torch.tensor([position[picture] for picture, _ in pairs]),
+        )
+
+    def _texts(self, pairs: list[Pair], generator: torch.Generator) -> Tokens:
+        ids = [self.tokenizer.ids(self.collection.items[i].sentences[c].text) for i, c in pairs]
+        if self.augmentation.drop_words > 0:
+            ids = [drop_words(s, self.tokenizer, self.augmentation.drop_words, generator) for s in ids]
+        return self.tokenizer.pad(ids)
+
+    def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch:
+        items = [self.collection.items[i] for i in pictures]
+        if self.preprocess is None:
+            return self._regions(pictures, generator)
+        pixels = []
+        for item in items:
+            if item.open is None:
+                raise DiptychError(f"{item.id}: the data has no picture, and the matcher needs pixels")
+            picture = open_picture(item.open())
+            if self.augmentation.pictures:
+                picture = augment_picture(picture, generator)
+            pixels.append(self.preprocess.pixels(picture))
+        return Pixels(torch.from_numpy(np.stack(pixels)))
+
+    def _regions(self, pictures: list[int], generator: torch.Generator) -> ImageBatch:
+        features = self.collection.features
+        if features is None:
+            raise DiptychError(f"{self.collection.name}: the data has no local features, and the matcher needs them")
+        rows = [self.collection.items[i].row for i in pictures]
+        missing = next((i for i, row in zip(pictures, rows, strict=True) if row is None), None)
+        if missing is not None:
+            raise DiptychError(f"{self.collection.items[missing].id}: the feature file has no row for this picture")
+        batch = pad_regions([features[row] for row in rows if row is not None])
+        if self.augmentation.drop_regions > 0:
+            batch = drop_regions(batch, self.augmentation.drop_regions, generator)
+        return batch
+
+
+class _Places(Sampler[tuple[int, int]]):
+    """Every (epoch, step) of a run from a place on, in order."""
+
+    def __init__(self, dataset: RunDataset, epoch: int, step: int, epochs: int) -> None:
+        self.dataset, self.start, self.epochs = dataset, (epoch, step), epochs
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        epoch, first = self.start
+        for later in range(epoch, self.epochs):
+            yield from ((later, step) for step in range(first, len(self.dataset.batches(later))))
+            first = 0
+
+
+def iterate(dataset: RunDataset, epoch: int, step: int, epochs: int, workers: int) -> Iterator[Batch]:
+    """The batches from a place of the run on, made ahead (over the ends of epochs too) by worker processes."""
+    loader = DataLoader(
+        dataset,
+        batch_size=None,
+        sampler=_Places(dataset, epoch, step, epochs),
+        num_workers=workers,
+        prefetch_factor=4 if workers else None,
+        pin_memory=torch.cuda.is_available(),
+    )
+    yield from loader

@@ -1,0 +1,374 @@
+"""The training loop: a recipe in, a run folder out. Killed anywhere, it goes on from its last checkpoint."""
+
+import json
+import math
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from diptych.common.config import read_json, to_tree
+from diptych.common.errors import DiptychError, nearest
+from diptych.common.files import write_json
+from diptych.common.progress import progress_bar
+from diptych.data.vocabulary import Vocabulary
+from diptych.encoders.images import PixelEncoder
+from diptych.encoders.texts import GRUConfig
+from diptych.evaluation.evaluate import evaluate_matcher
+from diptych.matchers.base import Matcher
+from diptych.matchers.catalog import build_matcher, build_tokenizer
+from diptych.training.average import WeightAverage
+from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches, iterate
+from diptych.training.card import model_card
+from diptych.training.checkpoints import Position, cut_metrics, load_checkpoint, save_checkpoint
+from diptych.training.data import Splits, load_splits
+from diptych.training.gather import gather
+from diptych.training.losses import Loss
+from diptych.training.optimisation import (
+    build_optimiser,
+    check_prefixes,
+    longest_prefix,
+    lr_factor,
+    set_learning_rate,
+)
+from diptych.training.recipe import Recipe
+
+PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where to train: `auto`, `cpu` or `cuda`, and how many processes of this machine (torchrun's number wins)."""
+
+    accelerator: str = "auto"
+    devices: int = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    run: Path
+    position: Position
+    finished: bool
+    figures: dict[str, float]
+
+
+def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Splits | None = None) -> Outcome:
+    """Train a recipe into the folder `run`, or go on where that run stopped."""
+    fabric = _launch(recipe, device or Device())
+    torch.set_float32_matmul_precision("high")
+    if fabric.is_global_zero:
+        claim(run, recipe)
+    fabric.barrier()
+    splits = splits or load_splits(recipe.data)
+    torch.manual_seed(recipe.training.seed)
+    matcher = build_for(recipe, splits)
+    loss_function = Loss(recipe.loss)
+    trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function)
+    return trainer.run_all()
+
+
+def build_for(recipe: Recipe, splits: Splits) -> Matcher:
+    """A new matcher with the tokenizer that its training captions call for."""
+    vocabulary = None
+    if isinstance(recipe.model.text, GRUConfig):
+        if recipe.data.vocabulary is not None:
+            vocabulary = Vocabulary.load(Path(recipe.data.vocabulary))
+        else:
+            vocabulary = Vocabulary.build(splits.train.captions()[0], recipe.data.at_least)
+    return build_matcher(recipe.model, build_tokenizer(recipe.model.text, vocabulary))
+
+
+def claim(run: Path, recipe: Recipe) -> None:
+    """Write the resolved recipe, or see that the run that is there already has the same one."""
+    path, tree = run / "recipe.json", to_tree(recipe)
+    if not path.exists():
+        write_json(path, tree)
+        return
+    old = read_json(path)
+    if old != tree:
+        changed = next(iter(_differences(old, tree)), "something")
+        raise DiptychError(f"{run}: holds a run of another recipe ({changed} differs); give another --out")
+
+
+def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+    elif old != new:
+        yield path
+
+
+def _launch(recipe: Recipe, device: Device) -> Any:
+    try:
+        from lightning.fabric import Fabric
+    except ImportError:
+        try:
+            from lightning_fabric import Fabric  # the same, where pytorch-lightning is installed instead
+        except ImportError:
+            raise DiptychError("training needs Lightning Fabric; install diptych[train]") from None
+    accelerator = device.accelerator
+    if accelerator == "auto":
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    several = device.devices > 1 or int(_environment("WORLD_SIZE", "1")) > 1
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=int(_environment("LOCAL_WORLD_SIZE", str(device.devices))),
+        num_nodes=max(1, int(_environment("WORLD_SIZE", "1")) // int(_environment("LOCAL_WORLD_SIZE", "1"))),
+        strategy="ddp" if several else "auto",
+        precision=PRECISIONS[recipe.training.precision],
+    )
+    fabric.launch()
+    return fabric
+
+
+def _environment(name: str, default: str) -> str:
+    import os
+
+    return os.environ.get(name, default)
+
+
+class Box:
+    """A batch, or what was kept of it, that Fabric hands through as it is: it takes dataclasses apart."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+
+class Sides(nn.Module):
+    """Both encoders in one forward pass, which is what several processes synchronise on."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        super().__init__()
+        self.matcher = matcher
+
+    def forward(self, box: Box) -> Box:
+        """Batch in, kept pictures and sentences out."""
+        return Box(self.matcher(box.content.images, box.content.texts))
+
+
+class Trainer:
+    """One run: the loop, and what it needs."""
+
+    def __init__(
+        self, fabric: Any, recipe: Recipe, run: Path, splits: Splits, matcher: Matcher, loss_function: Loss
+    ) -> None:
+        self.fabric, self.recipe, self.run, self.splits = fabric, recipe, run, splits
+        self.config = recipe.training
+        if fabric.world_size > 1 and fabric.device.type == "cuda":
+            matcher = nn.SyncBatchNorm.convert_sync_batchnorm(matcher)
+        self.matcher = matcher.to(fabric.device)
+        if fabric.device.type == "cuda" and isinstance(matcher.image_encoder, PixelEncoder):
+            matcher.image_encoder.to(memory_format=torch.channels_last)  # twice as fast for convolutions
+        self.loss_function = loss_function.to(fabric.device)
+        check_prefixes(matcher, list(self.config.frozen_epochs), "frozen_epochs")
+        optimiser = build_optimiser(self.config.optimiser, matcher, loss_function, self.config.multipliers)
+        decay = self.config.average
+        self.average = None if decay is None else WeightAverage(self.matcher, decay)
+        before = load_checkpoint(run, self.matcher, optimiser, self.loss_function, self.average)
+        self.position = before or Position()
+        self.module, self.optimiser = fabric.setup(Sides(self.matcher), optimiser)
+        self.figures: dict[str, float] = {}
+        self.stop_asked = False
+        self.writer: Any = None
+        self.dataset = RunDataset(
+            splits.train,
+            matcher.tokenizer,
+            matcher.backbone().preprocess if isinstance(matcher.image_encoder, PixelEncoder) else None,
+            Augmentation(self.config.drop_regions, self.config.drop_words, self.config.augment),
+            partial(epoch_batches, splits.train, self.config.sampler, self.config.batch_size, self.config.seed),
+            self.config.seed,
+            fabric.global_rank,
+            fabric.world_size,
+        )
+
+    def run_all(self) -> Outcome:
+        """Train to the end of the recipe, or until asked to stop."""
+        metrics = self.run / "metrics.jsonl"
+        if self.fabric.is_global_zero:
+            cut_metrics(metrics, self.position.total)
+            if self.config.tensorboard:
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.writer = SummaryWriter(str(self.run / "tensorboard"), purge_step=self.position.total)
+        batches = iterate(
+            self.dataset, self.position.epoch, self.position.step, self.config.epochs, self.config.workers
+        )
+        with self._signals():
+            while self.position.epoch < self.config.epochs and not self.stop_asked and not self._out_of_patience():
+                self._epoch(batches)
+        finished = not self.stop_asked
+        if self.writer is not None:
+            self.writer.close()
+        self.fabric.barrier()
+        return Outcome(self.run, self.position, finished, self.figures)
+
+    def _out_of_patience(self) -> bool:
+        patience = self.config.patience
+        return patience is not None and self.position.epoch - 1 - self.position.best_epoch >= patience > 0
+
+    def _epoch(self, batches: Iterator[Batch]) -> None:
+        epoch, steps = self.position.epoch, len(self.dataset.batches(self.position.epoch))
+        self.module.train()
+        with progress_bar("steps") as bar:
+            task = bar.add_task(f"epoch {epoch + 1}/{self.config.epochs}", total=steps, note="")
+            bar.advance(task, self.position.step)
+            while self.position.step < steps:
+                batch = next(batches)
+                progress = epoch + self.position.step / steps
+                set_learning_rate(self.optimiser, lr_factor(self.config.schedule, progress, self.config.epochs))
+                value = self._step(batch, epoch)
+                self.position = replace(self.position, step=self.position.step + 1, total=self.position.total + 1)
+                bar.update(task, advance=1, note=f"loss {value:.4f}")
+                self._log({"loss": value, "lr": self.optimiser.param_groups[0]["lr"], "epoch": epoch})
+                every = self.config.checkpoint_steps
+                due = every is not None and self.position.total % every == 0
+                if self._stopping() or (due and self.position.step < steps):
+                    self._save()
+                if self.stop_asked:
+                    return
+        self._end_of_epoch()
+
+    def _step(self, batch: Batch, epoch: int) -> float:
+        """One optimiser step; returns the loss."""
+        # Dropout draws from (seed, step, process) alone, so a resumed run draws what an unbroken one would have.
+        draw = np.random.default_rng([self.config.seed, self.position.total, self.fabric.global_rank])
+        torch.manual_seed(int(draw.integers(2**62)))
+        batch = batch.to(self.fabric.device)
+        self.optimiser.zero_grad(set_to_none=True)
+        images, texts = self.module(Box(batch)).content
+        # Scores decide which negative is hardest: they are computed in float32 whatever the encoders ran in.
+        whole = gather(images.to(dtype=torch.float32), texts.to(dtype=torch.float32), batch.picture_ids, batch.owners)
+        scores = self._scores(whole.images, whole.texts)
+        loss = self.loss_function(scores, whole.owners, whole.positive, epoch)
+        if self.config.terms:
+            loss = loss + self._terms(whole.images, whole.texts)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            last = self.run / "last"
+            good = f"the last good checkpoint is {last.resolve()}" if last.is_dir() else "there is no checkpoint yet"
+            raise DiptychError(f"{self.run}: the loss is {value} at step {self.position.total + 1}; {good}")
+        self.fabric.backward(loss)
+        self._freeze(epoch)
+        if self.config.clip is not None:
+            parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(parameters, self.config.clip)
+        self.optimiser.step()
+        if self.average is not None:
+            self.average.update()
+        return value
+
+    def _scores(self, images: Any, texts: Any) -> Tensor:
+        score = self.matcher.logits if self.loss_function.takes_logits else self.matcher.score
+        rows = self.config.score_rows
+        if rows is None:
+            return score(images, texts)
+        parts = [
+            checkpoint(score, images[start : start + rows], texts, use_reentrant=False)
+            for start in range(0, len(images), rows)
+        ]
+        return torch.cat(parts)
+
+    def _terms(self, images: Any, texts: Any) -> Tensor:
+        terms = self.matcher.terms(images, texts)
+        for name in self.config.terms:
+            if name not in terms:
+                raise DiptychError(f"training.terms: this matcher has no term {name!r}; {nearest(name, list(terms))}")
+        return torch.stack([weight * terms[name] for name, weight in self.config.terms.items()]).sum()
+
+    def _freeze(self, epoch: int) -> None:
+        frozen = [prefix for prefix, epochs in self.config.frozen_epochs.items() if epoch < epochs]
+        if frozen:
+            for name, parameter in self.matcher.named_parameters():
+                if longest_prefix(name, frozen) is not None:
+                    parameter.grad = None
+
+    def _end_of_epoch(self) -> None:
+        """Go to the next epoch; evaluate where it is due, and keep the best."""
+        done = self.position.epoch + 1
+        self.position = replace(self.position, epoch=done, step=0)
+        if done % self.config.evaluate_epochs and done < self.config.epochs:
+            return
+        self.fabric.barrier()
+        with nullcontext() if self.average is None else self.average.in_place():
+            figures = evaluate_matcher(self.matcher, self.splits.validation).figures
+        self.figures = figures
+        better = figures["rsum"] > self.position.best_rsum
+        if better:
+            self.position = replace(self.position, best_rsum=figures["rsum"], best_epoch=done - 1)
+        self._log({"epoch": done - 1, "validation": figures})
+        if self.fabric.is_global_zero:
+            mark = " (best)" if better else ""
+            print(f"epoch {done}/{self.config.epochs}: validation rsum {figures['rsum']:.1f}{mark}", file=sys.stderr)
+        self._save(better)
+
+    def _save(self, best: bool = False) -> None:
+        if self.fabric.is_global_zero:
+            card = model_card(self.recipe, self.position, self.figures)
+            save_checkpoint(
+                self.run,
+                self.matcher,
+                self.optimiser.optimizer,
+                self.loss_function,
+                self.position,
+                card,
+                best,
+                self.average,
+            )
+        self.fabric.barrier()
+
+    def _log(self, entry: dict[str, Any]) -> None:
+        if not self.fabric.is_global_zero:
+            return
+        with (self.run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": self.position.total, **entry}) + "\n")
+        if self.writer is not None:
+            flat = {**{k: v for k, v in entry.items() if k != "validation"}, **entry.get("validation", {})}
+            for name, value in flat.items():
+                self.writer.add_scalar(name, value, self.position.total)
+
+    def _stopping(self) -> bool:
+        """Whether any process was asked to stop."""
+        if self.fabric.world_size > 1:
+            asked = self.fabric.all_reduce(torch.tensor(float(self.stop_asked)), reduce_op="sum")
+            self.stop_asked = bool(asked > 0)
+        return self.stop_asked
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the run after the step under way, with a checkpoint; a second Ctrl-C at once."""
+
+        def ask(number: int, frame: Any) -> None:
+            if self.stop_asked:
+                raise KeyboardInterrupt
+            self.stop_asked = True
+
+        try:
+            before = [(s, signal.signal(s, ask)) for s in (signal.SIGINT, signal.SIGTERM)]
+        except ValueError:  # not in the main thread: signals are not ours to take
+            before = []
+        try:
+            yield
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+
+
+def outcome_tree(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as plain data."""
+    return {
+        "run": str(outcome.run),
+        "finished": outcome.finished,
+        **asdict(outcome.position),
+        "validation": outcome.figures,
+    }

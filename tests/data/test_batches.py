@@ -1,0 +1,56 @@
+"""Padding: what is real stays, the mask says where, and nothing else is True."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diptych.common.errors import DiptychError
+from diptych.data.batches import LocalFeatures, Pixels, Tokens, pad_regions, pad_tokens
+from diptych.data.collection import Regions
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=5), st.integers(1, 4))
+def test_regions(counts: list[int], dim: int) -> None:
+    generator = np.random.default_rng(0)
+    arrays = [generator.normal(size=(n, dim)).astype(np.float32) for n in counts]
+    batch = pad_regions([Regions(a) if i % 2 else a for i, a in enumerate(arrays)])
+    assert batch.vectors.shape == (len(counts), max(counts), dim)
+    assert batch.vectors.dtype == torch.float32
+    assert batch.mask.sum(1).tolist() == counts
+    for i, array in enumerate(arrays):
+        assert np.array_equal(batch.vectors[i][batch.mask[i]].numpy(), array)
+        assert not batch.vectors[i][~batch.mask[i]].any()
+
+
+def test_half_precision_regions_become_float32() -> None:
+    assert pad_regions([np.ones((2, 3), np.float16)]).vectors.dtype == torch.float32
+
+
+def test_regions_of_different_dimensions() -> None:
+    with pytest.raises(DiptychError, match="dimension 4; expected 3 as in the first picture"):
+        pad_regions([np.ones((2, 3)), np.ones((2, 4))])
+
+
+def test_no_regions() -> None:
+    assert len(pad_regions([])) == 0
+
+
+@given(st.lists(st.lists(st.integers(0, 99), max_size=8), min_size=1, max_size=5), st.integers(0, 99))
+def test_tokens(rows: list[list[int]], pad: int) -> None:
+    batch = pad_tokens(rows, pad)
+    assert batch.lengths.tolist() == [len(row) for row in rows]
+    for i, row in enumerate(rows):
+        assert batch.ids[i][batch.mask[i]].tolist() == row
+        assert all(value == pad for value in batch.ids[i][~batch.mask[i]].tolist())
+
+
+def test_batches_move() -> None:
+    features = LocalFeatures(torch.zeros(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)).to("meta")
+    tokens = Tokens(torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 3, dtype=torch.bool)).to("meta")
+    pixels = Pixels(torch.zeros(2, 3, 4, 4)).to("meta")
+    for tensor in (features.vectors, features.mask, tokens.ids, tokens.mask, pixels.values):
+        assert tensor.device.type == "meta"
+    assert len(features) == len(tokens) == len(pixels) == 2

@@ -1,0 +1,189 @@
+"""DivE against a loop written from its formulas: one pair, one slot, one head at a time."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from diptych.common.config import parse
+from diptych.common.errors import DiptychError
+from diptych.encoders.texts import GRUEncoder, TransformerConfig
+from diptych.matchers.catalog import build_tokenizer
+from diptych.matchers.dive import DivE, DivEConfig
+from diptych.matchers.kept import Kept
+from tests.encoders.slow_sets import slow_set
+from tests.matchers import inputs
+from tests.matchers.cases_dive import CASES, DIVE
+from tests.matchers.test_set_similarity import slow_mmd, slow_similarity
+
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+LEGACY = {
+    "dive-legacy": replace(DIVE, legacy_mask=True),
+    "dive-legacy-bert": replace(DIVE, text=TransformerConfig(), legacy_mask=True),
+    "dive-one-slot": replace(DIVE, slots=1),
+}
+
+
+def build(config: DivEConfig, tiny_bert: str) -> DivE:
+    if isinstance(config.text, TransformerConfig):
+        config = replace(config, text=replace(config.text, name=tiny_bert))
+        tokenizer = build_tokenizer(config.text, None)
+    else:
+        tokenizer = inputs.word_tokenizer()
+    torch.manual_seed(3)
+    matcher = DivE(config, tokenizer).eval()
+    with torch.no_grad():
+        for part in (matcher.image_set, matcher.text_set):
+            for parameter in part.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return matcher
+
+
+def slow_images(matcher: DivE) -> list[list[Tensor]]:
+    """The set of each picture, from its projected regions."""
+    encoded = matcher.image_encoder(inputs.images())
+    result = []
+    for regions, mask in zip(encoded.vectors, encoded.mask, strict=True):
+        real = regions[: int(mask.sum())]
+        whole = torch.stack([real[:, i].max() for i in range(real.shape[1])])
+        result.append(slow_set(matcher.image_set, list(regions), whole, pads=len(regions) - len(real))[0])
+    return result
+
+
+def slow_texts(matcher: DivE) -> list[list[Tensor]]:
+    """The set of each sentence, from its word embeddings or its projected pieces."""
+    encoder = matcher.text_encoder
+    tokens = inputs.texts(matcher.tokenizer)
+    encoded = encoder(tokens)
+    result = []
+    for i, mask in enumerate(tokens.mask):
+        length = int(mask.sum())
+        if isinstance(encoder, GRUEncoder):
+            locals_ = encoder.embed.weight[tokens.ids[i]]
+            forward, backward = encoder.rnn(locals_[:length])[1]
+            whole = (forward + backward) / 2
+        else:
+            locals_ = encoded.vectors[i]
+            whole = locals_[0]
+        if matcher.config.text_global == "max":
+            whole = encoded.vectors[i, :length].amax(0)
+        result.append(slow_set(matcher.text_set, list(locals_), whole, pads=len(mask) - length)[0])
+    return result
+
+
+@pytest.mark.parametrize("name", sorted({**CASES, **LEGACY}))
+def test_scores_and_gradients_are_those_of_the_loop(name: str, tiny_bert: str) -> None:
+    matcher = build({**CASES, **LEGACY}[name], tiny_bert)
+    config = matcher.config
+    images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+    fast = matcher.score(images, texts)
+    slow = torch.stack(
+        [
+            torch.stack([slow_similarity(config.similarity, torch.stack(x), torch.stack(y), config.alpha) for y in ys])
+            for ys in [slow_texts(matcher)]
+            for x in slow_images(matcher)
+        ]
+    )
+    torch.testing.assert_close(fast, slow, **CLOSE)
+
+    weights = torch.randn_like(fast)
+    names, parameters = zip(*((n, p) for n, p in matcher.named_parameters() if p.requires_grad), strict=True)
+    got = torch.autograd.grad((fast * weights).sum(), parameters, allow_unused=True)
+    expected = torch.autograd.grad((slow * weights).sum(), parameters, allow_unused=True)
+    for parameter, g, e in zip(names, got, expected, strict=True):
+        if parameter.startswith("mp_"):
+            continue  # the loop takes them as numbers
+        assert g is not None, parameter
+        assert e is not None, parameter
+        torch.testing.assert_close(g, e, atol=1e-5, rtol=1e-3, msg=lambda m, name=parameter: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("name", sorted(n for n in LEGACY if "legacy" in n))
+def test_with_the_published_mask_padding_moves_scores(name: str, tiny_bert: str) -> None:
+    matcher = build(LEGACY[name], tiny_bert)
+    with matcher.inference():
+        images = matcher.keep_images(inputs.images())
+        few = matcher.score(images, matcher.keep_texts(inputs.texts(matcher.tokenizer)))
+        many = matcher.score(images, matcher.keep_texts(inputs.texts(matcher.tokenizer, extra=6)))
+    assert (few - many).abs().max() > 1e-3
+
+
+def test_the_match_probability_learns_a_and_b(tiny_bert: str) -> None:
+    matcher = build(CASES["dive-mp"], tiny_bert)
+    with torch.no_grad():
+        matcher.mp_a.fill_(2.5)
+        matcher.mp_b.fill_(-0.75)
+    images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+    slow = slow_similarity("mp", images.vectors[2], texts.vectors[1], a=2.5, b=-0.75)
+    torch.testing.assert_close(matcher.score(images, texts)[2, 1], slow, **CLOSE)
+    torch.testing.assert_close(matcher.logits(images, texts).sigmoid(), matcher.score(images, texts), **CLOSE)
+    gradients = torch.autograd.grad(matcher.score(images, texts)[2, 1], (matcher.mp_a, matcher.mp_b))
+    step = 1e-2
+    for i, gradient in enumerate(gradients):
+        a, b = (2.5 + step, -0.75) if i == 0 else (2.5, -0.75 + step)
+        moved = slow_similarity("mp", images.vectors[2], texts.vectors[1], a=a, b=b)
+        assert float(gradient) == pytest.approx(float((moved - slow).detach() / step), abs=2e-3)
+
+
+def test_terms_are_the_formulas_and_see_slots_before_the_global_feature(tiny_bert: str) -> None:
+    matcher = build(DIVE, tiny_bert)
+    images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+    terms = matcher.terms(images, texts)
+    assert set(terms) == {"mmd", "diversity"}
+    torch.testing.assert_close(terms["mmd"], slow_mmd(images.vectors, texts.vectors), **CLOSE)
+    slow = torch.zeros(())
+    for slots in (images.slots, texts.slots):
+        each = [
+            torch.exp(-2 * (s[k] / s[k].norm() - s[j] / s[j].norm()).pow(2).sum())
+            for s in slots
+            for k in range(3)
+            for j in range(k)
+        ]
+        slow = slow + torch.stack(each).mean()
+    torch.testing.assert_close(terms["diversity"], slow, **CLOSE)
+    # Padding of what is kept is no element.
+    again = matcher.terms(images.resize(5), texts.resize(4))
+    torch.testing.assert_close(again["mmd"], terms["mmd"], **CLOSE)
+    torch.testing.assert_close(again["diversity"], terms["diversity"], **CLOSE)
+
+
+def test_terms_of_another_matchers_things_are_an_error(tiny_bert: str) -> None:
+    plain = Kept(torch.ones(1, 3, 8), torch.ones(1, 3, dtype=torch.bool))
+    with pytest.raises(DiptychError, match="keep_images"):
+        build(DIVE, tiny_bert).terms(plain, plain)
+
+
+def test_circular_variance_is_reported_for_both_sides(tiny_bert: str) -> None:
+    matcher = build(DIVE, tiny_bert)
+    with matcher.inference():
+        images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+        figures = matcher.pair_figures(images.resize(6), texts, torch.zeros(len(texts), dtype=torch.long))
+    slow = [1 - float(s.mean(0).norm()) for s in images.vectors]
+    assert figures["circular_variance/images"] == pytest.approx(sum(slow) / len(slow), abs=1e-5)
+    assert 0 < figures["circular_variance/texts"] < 1
+
+
+def test_slot_attention_shows_what_each_slot_took(tiny_bert: str) -> None:
+    matcher = build(DIVE, tiny_bert)
+    with matcher.inference():
+        for batch in (inputs.images(extra=2), inputs.texts(matcher.tokenizer, extra=2)):
+            weights = matcher.slot_attention(batch)
+            assert weights.shape == (2, len(batch), 3, batch.mask.shape[1])
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), **CLOSE)
+            assert not weights.masked_select(~batch.mask[None, :, None, :]).any()
+            heads = matcher.slot_attention(batch, per_head=True)
+            torch.testing.assert_close(heads.mean(2), weights)
+
+
+def test_without_a_global_feature_nothing_trains_the_gru(tiny_bert: str) -> None:
+    matcher = build(CASES["dive-no-global"], tiny_bert)
+    assert isinstance(matcher.text_encoder, GRUEncoder)
+    assert not any(p.requires_grad for p in matcher.text_encoder.rnn.parameters())
+    assert matcher.text_encoder.embed.weight.requires_grad
+
+
+@pytest.mark.parametrize(("key", "value"), [("slots", 0), ("alpha", 0.0), ("iterations", 0)])
+def test_a_setting_out_of_range_is_an_error_that_names_it(key: str, value: float) -> None:
+    with pytest.raises(DiptychError, match=rf"recipe.toml: model: {key}: expected"):
+        parse(DivEConfig, {"kind": "dive", key: value}, "recipe.toml: model")

@@ -1,0 +1,65 @@
+"""Two processes give the gradients of one with the batch put together."""
+
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from diptych.data.tokens import WordTokenizer
+from diptych.data.vocabulary import Vocabulary
+from diptych.encoders.images import FeatureConfig
+from diptych.encoders.texts import GRUConfig
+from diptych.matchers.base import Matcher
+from diptych.matchers.camp import CAMPConfig
+from diptych.matchers.catalog import MatcherConfig, build_matcher
+from diptych.matchers.vse import VSEConfig
+from diptych.training.batches import Augmentation, RunDataset
+from diptych.training.gather import gather
+from diptych.training.losses import BCEConfig, HingeConfig, Loss, LossConfig
+from tests.training import toy
+
+IMAGE, TEXT = FeatureConfig(feature_dim=8), GRUConfig(word_dim=6)
+CASES: dict[str, tuple[MatcherConfig, LossConfig]] = {
+    "vse": (VSEConfig(dim=8, image=IMAGE, text=TEXT), HingeConfig(negatives="all")),
+    "camp": (CAMPConfig(dim=8, image=IMAGE, text=TEXT), BCEConfig()),
+}
+PAIRS = [(0, 0), (1, 0), (0, 1), (2, 0), (3, 1), (4, 0), (1, 1)]
+
+
+def gradients(name: str, rank: int, world: int) -> dict[str, torch.Tensor]:
+    data = toy.collection()
+    config, loss = CASES[name]
+    torch.manual_seed(0)
+    matcher = build_matcher(config, WordTokenizer(Vocabulary.build(data.captions()[0], at_least=1)))
+    batch = RunDataset(data, matcher.tokenizer, None, Augmentation(), lambda epoch: [PAIRS], 0, rank, world)[0, 0]
+    module: torch.nn.Module = matcher if world == 1 else torch.nn.parallel.DistributedDataParallel(matcher)
+    whole = gather(*module(batch.images, batch.texts), batch.picture_ids, batch.owners)
+    function = Loss(loss)
+    score = matcher.logits if function.takes_logits else matcher.score
+    function(score(whole.images, whole.texts), whole.owners, whole.positive).backward()
+    return {n: p.grad.clone() for n, p in _named(matcher)}
+
+
+def _named(matcher: Matcher) -> list[tuple[str, torch.nn.Parameter]]:
+    return [(n, p) for n, p in matcher.named_parameters() if p.grad is not None]
+
+
+def work(rank: int, world: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=world)
+    for name in CASES:
+        torch.save(gradients(name, rank, world), f"{folder}/{name}-{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_two_processes_give_the_gradients_of_one(tmp_path: Path) -> None:
+    mp.spawn(work, args=(2, str(tmp_path)), nprocs=2)
+    for name in CASES:
+        alone = gradients(name, 0, 1)
+        assert alone
+        for rank in range(2):
+            together = torch.load(tmp_path / f"{name}-{rank}.pt", weights_only=True)
+            assert together.keys() == alone.keys()
+            for part, gradient in alone.items():
+                torch.testing.assert_close(together[part], gradient, atol=1e-6, rtol=1e-4, msg=f"{name}: {part}")
