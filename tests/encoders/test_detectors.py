@@ -24,7 +24,9 @@ def detectors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Detector]:
     processor = {"size": {"shortest_edge": 48, "longest_edge": 80}}
     square = {"size": {"height": 64, "width": 64}, "do_normalize": False}
     return {
-        name: load_detector(save(stirred(make()), root / name, square if name == "rt-detr" else processor), regions=4)
+        name: load_detector(
+            save(stirred(make(), 0.3), root / name, square if name == "rt-detr" else processor), regions=4
+        )
         for name, make in DETECTORS.items()
     }
 

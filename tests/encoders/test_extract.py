@@ -24,7 +24,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     torch.manual_seed(0)
     root = tmp_path_factory.mktemp("models")
     processor = {"size": {"shortest_edge": 32, "longest_edge": 64}}
-    return {"vit": save(stirred(vit()), root / "vit"), "detr": save(stirred(detr()), root / "detr", processor)}
+    return {"vit": save(stirred(vit()), root / "vit"), "detr": save(stirred(detr(), 0.3), root / "detr", processor)}
 
 
 @pytest.fixture

@@ -55,7 +55,6 @@ def test_the_same_generator_drops_the_same() -> None:
 
 def test_words_are_hidden_replaced_and_dropped_in_the_papers_shares() -> None:
     tokenizer = WordTokenizer(Vocabulary(["<pad>", "<start>", "<end>", "<unk>", "<mask>", *WORDS]))
-    ids = tokenizer.ids(" ".join(WORDS[:20]))
     ids = [1, *range(5, 25), 2]
     rng = generator()
     hidden = gone = replaced = 0

@@ -169,10 +169,10 @@ def save(model: Any, folder: Path, processor: dict[str, Any] | None = None) -> s
     return str(folder)
 
 
-def stirred(model: Any) -> Any:
-    """Weights that are all different from their start, so that norms and biases matter."""
+def stirred(model: Any, amount: float = 0.05) -> Any:
+    """Weights that are all different from their start, so that norms, biases and queries matter."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * amount)
     return model.eval()

@@ -23,7 +23,9 @@ Table = dict[str, dict[str, list[Errors]]]
 
 
 def command(
-    seeds: Annotated[int, typer.Option(min=1, help="How many times each design learns each pattern.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="How many times each design learns each pattern; the mean is printed.")
+    ] = 2,
     steps: Annotated[int, typer.Option(min=1, help="Training steps of each.")] = Budget.steps,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

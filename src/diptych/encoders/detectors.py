@@ -14,7 +14,7 @@ from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
 from diptych.encoders.backbones import Extractor, Size
 from diptych.encoders.huggingface_vision import IMAGENET, from_hub, read_processor, read_statistics
-from diptych.encoders.preprocess import Channels, normalise
+from diptych.encoders.preprocess import Channels, normalise, resize
 
 REGIONS = 36
 _SQUARES = ("rt_detr", "rt_detr_v2", "d_fine")  # by default on squares of 640 pixels, in 0 to 1, not normalised
@@ -49,7 +49,7 @@ class DetectorPreprocess:
 
     def pixels(self, image: Image.Image) -> np.ndarray:
         """An RGB picture to (height, width, 3) uint8."""
-        return np.asarray(image.resize(self.target(image.size), Image.Resampling(self.resample)))
+        return resize(image, self.target(image.size), self.resample)
 
 
 class Detector(Extractor):

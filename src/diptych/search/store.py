@@ -1,13 +1,41 @@
 """What an index needs of a store: a small protocol, so that one file and a cluster are used alike."""
 
+import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 
+from diptych.common.errors import DiptychError
+
 Value = str | float
 Kind = Literal["picture", "sentence"]
+# The fields that every entry has; a metadata column cannot be called so.
+OWN_FIELDS = ("path", "kind", "date")
+# Up to so many vectors every one is looked at; beyond, an approximate index says which are.
+EXACT_UP_TO = 200_000
+# An approximate index that finds less of what an exact search finds is not used.
+RECALL_FLOOR = 0.95
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What all vectors of a store have in common, fixed when it is made.
+
+    dim: d
+    set_size: K, the vectors of one entry
+    alpha: the sharpness of smooth-Chamfer, where K > 1
+    """
+
+    dim: int
+    set_size: int = 1
+    alpha: float = 16.0
+
+    def __post_init__(self) -> None:
+        if self.dim < 1 or self.set_size < 1 or not self.alpha > 0:
+            raise ValueError(f"a store needs dim >= 1, set_size >= 1 and alpha > 0, got {self}")
 
 
 @dataclass(frozen=True)
@@ -42,7 +70,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Condition:
-    """One filter: `field` is "path" (a glob pattern with `matches`), "kind", "date" or any metadata column."""
+    """One filter: `field` is "path", "kind", "date" or any metadata column.
+
+    matches: a glob pattern on the path or on a column of text; * and ? stand for any characters, folders included
+    date: when the file was changed; a value is "2024", "2024-05", "2024-05-01", "2024-05-01T12:30" or seconds since 1970
+    !=: fits whatever = does not fit, also entries that do not have the column
+    """
 
     field: str
     operator: Literal["=", "!=", "<", "<=", ">", ">=", "matches"]
@@ -59,14 +92,24 @@ class Hit:
 
 @dataclass(frozen=True)
 class Search:
-    """What a store's search gave: hits of each query, best first, and whether every vector was looked at."""
+    """What a store's search gave.
+
+    hits: of each query, best first
+    exact: whether every vector that fits was looked at (or shown to be too far away)
+    recall: of an approximate search, the share of the exact results that it found when it was measured
+    """
 
     hits: list[list[Hit]]
     exact: bool
+    recall: float | None = None
 
 
 class Store(Protocol):
     """Entries by key, searched by their vectors. One writer, any number of readers."""
+
+    @property
+    def address(self) -> str:
+        """What opens it again: a file's path, or milvus://host:port/name."""
 
     @property
     def dim(self) -> int:
@@ -75,6 +118,14 @@ class Store(Protocol):
     @property
     def set_size(self) -> int:
         """K."""
+
+    @property
+    def layout(self) -> Layout:
+        """d, K and alpha."""
+
+    @property
+    def recall(self) -> float | None:
+        """The measured recall of the approximate index in use; None while searches are exact."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -89,8 +140,8 @@ class Store(Protocol):
     def delete(self, keys: Sequence[str]) -> int:
         """Remove entries; how many were there."""
 
-    def get(self, keys: Sequence[str]) -> list[Entry | None]:
-        """Whole entries in the order asked for, None where there is none."""
+    def get(self, keys: Sequence[str], *, locals: bool = True) -> list[Entry | None]:
+        """Whole entries in the order asked for, None where there is none; without their locals where not wanted."""
 
     def stamps(self, prefix: str = "") -> Iterator[Stamp]:
         """The stamps of all entries whose key begins with `prefix`, in key order, without their vectors."""
@@ -101,11 +152,98 @@ class Store(Protocol):
     def search(self, queries: np.ndarray, top: int, where: Sequence[Condition] = ()) -> Search:
         """The `top` best of those that fit `where`, for each query (q, K, d), by cosine or smooth-Chamfer."""
 
-    def background(self, count: int) -> np.ndarray:
-        """Vectors (count, K, d) of entries spread over the store, the same every time for the same contents."""
+    def background(self, count: int, where: Sequence[Condition] = ()) -> np.ndarray:
+        """Vectors (count, K, d) of entries spread over the store, the same every time for the same contents.
+
+        Fewer where there are not so many.
+        """
 
     def count(self, where: Sequence[Condition] = ()) -> int:
         """How many entries fit."""
 
+    def prepare(self, queries: np.ndarray | None = None) -> None:
+        """Make later searches quick; for the writer to call after many changes. Nothing is wrong without it.
+
+        Beyond 200,000 vectors it builds the approximate index and measures its recall with `queries` (q, K, d), by
+        default with entries of the store.
+        """
+
     def close(self) -> None:
         """Let go of files and connections; closing twice is fine."""
+
+
+def check_entries(entries: Sequence[Entry], layout: Layout, address: str) -> None:
+    """Refuse entries that cannot be kept, before anything is written."""
+    shape = (layout.set_size, layout.dim)
+    seen = set()
+    for entry in entries:
+        where = f"{address}: entry {entry.key!r}"
+        check_key(entry.key, address)
+        if entry.key in seen:
+            raise DiptychError(f"{where} is there twice among those to add")
+        seen.add(entry.key)
+        if entry.stamp.key != entry.key:
+            raise DiptychError(f"{where} has the stamp of {entry.stamp.key!r}")
+        if entry.kind not in get_args(Kind):
+            raise DiptychError(f"{where}: kind {entry.kind!r} is neither 'picture' nor 'sentence'")
+        if not _is_unicode(entry.text):
+            raise DiptychError(f"{where}: its text is not valid Unicode")
+        if entry.vectors.shape != shape:
+            raise DiptychError(f"{where}: vectors of shape {entry.vectors.shape}, expected {shape}")
+        lengths = np.linalg.norm(entry.vectors.astype(np.float64), axis=1)
+        if not np.all(np.abs(lengths - 1) < 1e-2):
+            raise DiptychError(f"{where}: vectors of length {lengths.round(3).tolist()}, expected unit vectors")
+        if entry.locals is not None and entry.locals.ndim != 2:
+            raise DiptychError(f"{where}: locals of shape {entry.locals.shape}, expected (cells, f)")
+        for name, value in entry.metadata.items():
+            _check_column(name, value, where)
+
+
+def check_key(key: str, address: str) -> None:
+    """Refuse a key that no store can keep: empty, not Unicode, or with the control characters 0 and 1."""
+    if not key or not _is_unicode(key) or "\x00" in key or "\x01" in key:
+        raise DiptychError(f"{address}: {key!r} cannot be a key; expected Unicode text without control characters")
+
+
+def check_queries(queries: np.ndarray, top: int, layout: Layout, address: str) -> np.ndarray:
+    """Queries (q, K, d) as contiguous float32, or an error that says what was expected."""
+    if queries.ndim != 3 or queries.shape[1:] != (layout.set_size, layout.dim):
+        raise DiptychError(
+            f"{address}: queries of shape {queries.shape}, expected (queries, {layout.set_size}, {layout.dim})"
+        )
+    if top < 1:
+        raise DiptychError(f"{address}: top is {top}, expected at least 1")
+    if not np.isfinite(queries).all():
+        raise DiptychError(f"{address}: a query holds a number that is not finite")
+    return np.ascontiguousarray(queries, dtype=np.float32)
+
+
+def check_layout(found: Layout, wanted: Layout | None, address: str) -> None:
+    """Refuse a store that was made for other vectors."""
+    if wanted is not None and found != wanted:
+        raise DiptychError(f"{address}: made for {found}, but {wanted} is wanted; index into another store")
+
+
+def spread_of(key: str) -> int:
+    """A number that has nothing to do with the key's order: entries in the order of it are a sample of the store."""
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest()) >> 1
+
+
+def _check_column(name: str, value: Value, where: str) -> None:
+    if name in OWN_FIELDS or not name or not _is_unicode(name) or "\x00" in name:
+        raise DiptychError(f"{where}: a metadata column cannot be called {name!r}")
+    if isinstance(value, str):
+        if not _is_unicode(value) or "\x00" in value:
+            raise DiptychError(f"{where}: metadata {name!r} is not valid Unicode text")
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise DiptychError(f"{where}: metadata {name!r} is {value!r}, expected text or a finite number")
+    elif isinstance(value, int) and abs(value) >= 1 << 63:
+        raise DiptychError(f"{where}: metadata {name!r} is {value}, expected less than 2^63")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

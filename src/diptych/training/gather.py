@@ -40,7 +40,7 @@ def _gather_rows(tensor: Tensor, sizes: list[int]) -> Tensor:
     if missing:
         tensor = torch.cat([tensor, tensor.new_zeros(missing, *tensor.shape[1:])])
     if tensor.is_floating_point():
-        parts = _AllGather.apply(tensor)
+        parts = _AllGather.apply(tensor)  # type: ignore[no-untyped-call]
     else:
         whole = [torch.empty_like(tensor) for _ in sizes]
         dist.all_gather(whole, tensor.contiguous())

@@ -169,7 +169,8 @@ class Trainer:
             matcher = nn.SyncBatchNorm.convert_sync_batchnorm(matcher)
         self.matcher = matcher.to(fabric.device)
         if fabric.device.type == "cuda" and isinstance(matcher.image_encoder, PixelEncoder):
-            matcher.image_encoder.to(memory_format=torch.channels_last)  # twice as fast for convolutions
+            # Twice as fast for convolutions.
+            matcher.image_encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss_function = loss_function.to(fabric.device)
         check_prefixes(matcher, list(self.config.frozen_epochs), "frozen_epochs")
         optimiser = build_optimiser(self.config.optimiser, matcher, loss_function, self.config.multipliers)

@@ -149,6 +149,7 @@ def test_dive_with_bert(pool: str, images: LocalFeatures, tiny_bert: str, tmp_pa
 )
 def test_camp(module: Any, fusion: str, images: LocalFeatures, words: Tokens, tmp_path: Path) -> None:
     image, text, pair = authors.Fc(), authors.Words(len(vocabulary())), authors.Pair(module, fusion)
+    authors.loud(pair)
     path = save(tmp_path / "camp.pth.tar", state(image, text, pair), measure=module, no_imgnorm=True, no_txtnorm=True)
     matcher = become(path, "camp", vocabulary=vocabulary_file(tmp_path))
     theirs = authors.camp_scores(image, text, pair, images, words)

@@ -1,0 +1,143 @@
+"""Every variant of a recipe, trained and judged alike, in one table beside the paper's rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from diptych.common.errors import DiptychError, nearest
+from diptych.evaluation.evaluate import evaluate_matcher
+from diptych.evaluation.figures import RECALLS
+from diptych.evaluation.published import PublishedRow, published
+from diptych.evaluation.result import Evaluation, prefixed
+from diptych.evaluation.tables import Cell, Table
+from diptych.matchers.base import Matcher
+from diptych.training.data import Splits, load_splits
+from diptych.training.loop import Device, train
+from diptych.training.recipe import Recipe, read_recipe, variant_names
+
+FIGURES = [*RECALLS, "rsum"]
+MAIN = "main"  # what the recipe itself is called among its variants
+# Two-sided 95 % points of Student's t with 1, 2, … degrees of freedom; 1.96 beyond.
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant with one seed: its recipe, its run folder, and its evaluation once it is done."""
+
+    variant: str
+    seed: int
+    recipe: Recipe
+    run: Path
+
+
+@dataclass(frozen=True)
+class Row:
+    """A variant's results over seeds, and the paper's row where the recipe names one."""
+
+    variant: str
+    evaluations: tuple[Evaluation, ...]
+    paper: PublishedRow | None
+
+    def values(self, figure: str) -> list[float]:
+        """A figure of every seed."""
+        return [evaluation[figure] for evaluation in self.evaluations]
+
+
+def plan(
+    path: Path, out: Path, variants: Sequence[str] | None, seeds: Sequence[int], assignments: tuple[str, ...] = ()
+) -> list[Trial]:
+    """The trials of a recipe: itself and its variants (or those named), each with every seed."""
+    known = [MAIN, *variant_names(path)]
+    chosen = list(variants) if variants else known
+    for name in chosen:
+        if name not in known:
+            raise DiptychError(f"{path}: no variant {name!r}; {nearest(name, known)}")
+    trials = []
+    for name in chosen:
+        for seed in seeds:
+            settings = (*assignments, f"training.seed={seed}")
+            recipe = read_recipe(path, None if name == MAIN else name, settings)
+            trials.append(Trial(name, seed, recipe, out / name / f"seed-{seed}"))
+    return trials
+
+
+def protocol_of(recipe: Recipe) -> str:
+    """The protocol that the recipe's row in the paper was measured with; all pairs where it names none."""
+    row = paper_row(recipe, None)
+    return row.protocol if row is not None and row.protocol else "all-pairs"
+
+
+def paper_row(recipe: Recipe, protocol: str | None) -> PublishedRow | None:
+    """The published row that a recipe (or its variant) stands beside, under a protocol."""
+    if recipe.paper is None or recipe.paper_row is None:
+        return None
+    table = published(recipe.paper)
+    fitting = [r for r in table.rows if recipe.paper_row in (r.method, r.label) and protocol in (None, r.protocol)]
+    if not fitting and protocol is None:
+        table.row(recipe.paper_row)  # says what rows there are
+    return fitting[0] if fitting else None
+
+
+def run_trial(trial: Trial, protocol: str, device: Device, splits: Splits | None = None) -> Evaluation | None:
+    """Train and evaluate one trial, or read its evaluation where it is done; None where training was stopped."""
+    saved = trial.run / "evaluations" / f"{protocol}-test.json"
+    if saved.exists():
+        return Evaluation.load(saved)
+    splits = splits or load_splits(trial.recipe.data)
+    if not train(trial.recipe, trial.run, device, splits).finished:
+        return None
+    matcher = Matcher.from_pretrained(trial.run / "best").to(_torch_device(device))
+    if not len(splits.test):
+        raise DiptychError(f"{trial.recipe.name}: data.test: the split has no pictures to evaluate on")
+    result = evaluate_matcher(matcher, splits.test, protocol)
+    result = result.described(model=str(trial.run), data=splits.test.name, split="test")
+    result.save(trial.run / "evaluations")
+    return result
+
+
+def _torch_device(device: Device) -> str:
+    import torch
+
+    if device.accelerator == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device.accelerator
+
+
+def interval(values: Sequence[float]) -> float | None:
+    """Half the width of the 95 % interval of the mean over seeds; None for a single seed."""
+    if len(values) < 2:
+        return None
+    point = STUDENT[len(values) - 2] if len(values) - 2 < len(STUDENT) else 1.96
+    return float(point * np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def ablation_table(rows: Sequence[Row], title: str) -> Table:
+    """A line a variant: ours (mean and interval over seeds), then the paper's below it where there is one."""
+    shown: list[tuple[Cell, ...]] = []
+    records: list[dict[str, object]] = []
+    protocol = rows[0].evaluations[0].protocol
+    for row in rows:
+        cells: list[Cell] = []
+        record: dict[str, object] = {"variant": row.variant, "source": "ours", "seeds": len(row.evaluations)}
+        for figure in FIGURES:
+            values = row.values(figure)
+            half = interval(values)
+            mean = float(np.mean(values))
+            cells.append(f"{mean:.1f}" if half is None else f"{mean:.1f} ± {half:.1f}")
+            record[figure] = mean
+            record[f"{figure}/half-width"] = half
+        shown.append((row.variant, *cells))
+        records.append(record)
+        if row.paper is not None:
+            printed = {f: row.paper.values.get(f) for f in FIGURES}
+            if printed["rsum"] is None and all(printed[f] is not None for f in RECALLS):
+                printed["rsum"] = sum(v for f in RECALLS if (v := printed[f]) is not None)
+            shown.append((f"  paper: {row.paper.label}", *(printed[f] for f in FIGURES)))
+            records.append({"variant": row.variant, "source": row.paper.label, **printed})
+    seeds = max(len(row.evaluations) for row in rows)
+    note = f"ours: mean of {seeds} seeds ± 95 % interval (Student's t)" if seeds > 1 else "ours: one seed"
+    columns = ("variant", *(prefixed(protocol, f) for f in FIGURES))
+    return Table(columns, tuple(shown), title, (note,), 1, records)
