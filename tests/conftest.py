@@ -3,6 +3,7 @@ import os
 # bf16 products through AMX kill the process on some CPUs; must be set before torch is imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # small tensors: threads only wait for each other
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest

@@ -121,3 +121,10 @@ def test_a_detector_that_needs_another_package_is_told(tmp_path: Path) -> None:
     (folder / "config.json").write_text(text)
     with pytest.raises(DiptychError, match="timm"):
         load_detector(str(folder))
+
+
+def test_a_square_that_does_not_fit_the_strides_is_refused(tmp_path: Path) -> None:
+    folder = save(DETECTORS["rt-detr"](), tmp_path)
+    assert load_detector(folder, 96).size == 96
+    with pytest.raises(DiptychError, match="does not work on squares of 48 pixels"):
+        load_detector(folder, 48)

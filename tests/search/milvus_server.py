@@ -127,10 +127,12 @@ def start_server(folder: Path) -> tuple["subprocess.Popen[bytes]", int]:
     while time.monotonic() < end:
         if server.poll() is not None:
             sys.exit(f"the server ended with status {server.returncode}: {(folder / 'server.log').read_text()[-400:]}")
-        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            with urllib.request.urlopen(f"http://127.0.0.1:{health}/healthz", timeout=5) as answer:
-                if b"OK" in answer.read():
-                    return server, int(config.get("proxy_port"))
+        with (
+            contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError),
+            urllib.request.urlopen(f"http://127.0.0.1:{health}/healthz", timeout=5) as answer,
+        ):
+            if b"OK" in answer.read():
+                return server, int(config.get("proxy_port"))
         time.sleep(0.1)
     server.kill()
     sys.exit(f"the server was not well after {PATIENCE:.0f} seconds")

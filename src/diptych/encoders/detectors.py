@@ -136,7 +136,13 @@ def load_detector(name: str, size: int | None = None, regions: int | None = None
     resample = int(settings.get("resample", Image.Resampling.BILINEAR))
     multiple = int(model.config.patch_size) if model.config.model_type == "yolos" and not square else 1
     preprocess = DetectorPreprocess(shortest, None if square else longest, mean, std, multiple, resample)
-    return Detector(name, model.eval(), preprocess, REGIONS if regions is None else regions)
+    detector = Detector(name, model.eval(), preprocess, REGIONS if regions is None else regions)
+    if square and size is not None:
+        try:
+            detector.regions([Image.new("RGB", (size, size))])
+        except RuntimeError as error:
+            raise DiptychError(f"{name}: does not work on squares of {size} pixels: {error}") from None
+    return detector
 
 
 def _edges(settings: Mapping[str, Any], family: str) -> tuple[bool, int, int]:

@@ -73,7 +73,7 @@ class Condition:
     """One filter: `field` is "path", "kind", "date" or any metadata column.
 
     matches: a glob pattern on the path or on a column of text; * and ? stand for any characters, folders included
-    date: when the file was changed; a value is "2024", "2024-05", "2024-05-01", "2024-05-01T12:30" or seconds since 1970
+    date: when the file was changed: "2024", "2024-05", "2024-05-01", "2024-05-01T12:30" or seconds since 1970
     !=: fits whatever = does not fit, also entries that do not have the column
     """
 

@@ -38,17 +38,16 @@ class CacheHeader:
 def write_cache(path: Path, header: CacheHeader, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
     """Write a cache from blocks of (ids (r,), vectors (r, K, d)), whole or not at all."""
     checksum, ids = 0, list[np.ndarray]()
-    with written_aside(path) as aside:
-        with aside.open("wb") as file:
-            file.write(b"\0" * PAGE)
-            for numbers, vectors in blocks:
-                file.write(np.ascontiguousarray(vectors, np.float32).data)
-                ids.append(numbers.astype(np.int64))
-            for numbers in ids:
-                file.write(numbers.data)
-                checksum = zlib.crc32(numbers.data, checksum)
-            file.seek(0)
-            file.write(json.dumps({"magic": MAGIC, "checksum": checksum} | asdict(header)).encode().ljust(PAGE))
+    with written_aside(path) as aside, aside.open("wb") as file:
+        file.write(b"\0" * PAGE)
+        for numbers, vectors in blocks:
+            file.write(np.ascontiguousarray(vectors, np.float32).data)
+            ids.append(numbers.astype(np.int64))
+        for numbers in ids:
+            file.write(numbers.data)
+            checksum = zlib.crc32(numbers.data, checksum)
+        file.seek(0)
+        file.write(json.dumps({"magic": MAGIC, "checksum": checksum} | asdict(header)).encode().ljust(PAGE))
 
 
 def read_cache(path: Path, store: str, layout: Layout) -> tuple[CacheHeader, np.ndarray, np.ndarray] | None:

@@ -88,7 +88,7 @@ class Vectors:
             start += len(part)
 
     def search(self, queries: np.ndarray, top: int, rows: np.ndarray | None = None, first: int = 0) -> "Found":
-        """The best of all rows, of the given ascending `rows`, or of those from `first` on: (q, K, d) -> (q, <= top)."""
+        """The best of all rows, of some ascending `rows`, or of those from `first` on: (q, K, d) -> (q, <= top)."""
         found = [
             self._search_some(queries[i : i + QUERIES_AT_ONCE], top, rows, first)
             for i in range(0, len(queries), QUERIES_AT_ONCE)

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections import OrderedDict
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -87,6 +87,35 @@ def test_easydict_is_read_without_its_package(tmp_path: Path, monkeypatch: pytes
     settings = read_checkpoint(path).settings
     assert settings["measure"] == "gate_fusion_new"
     assert settings["optimizer"]["type"] == "SGD"
+
+
+class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
+    """Writes every string as the byte string that it was in Python 2."""
+
+    dispatch: ClassVar[dict[type, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+
+    def save_bytes_of(self, text: str) -> None:
+        raw = text.encode()
+        self.write(b"U" + bytes([len(raw)]) + raw)
+        self.memoize(text)
+
+    dispatch[str] = save_bytes_of
+
+
+def test_files_of_python_2(tmp_path: Path) -> None:
+    """As VSE++ and SCAN were published."""
+    python_2 = ModuleType("pickle")
+
+    def dump(content: Any, file: Any, protocol: int = 2) -> None:
+        Python2Pickler(file, protocol).dump(content)
+
+    python_2.Pickler, python_2.dump = Python2Pickler, dump  # type: ignore[attr-defined]
+    content = {"model": [OrderedDict(IMAGE), OrderedDict(TEXT)], "opt": Namespace(measure="order", margin=0.2)}
+    torch.save(content, tmp_path / "a.pth.tar", pickle_module=python_2, _use_new_zipfile_serialization=False)
+    assert b"X\x07\x00\x00\x00measure" not in (tmp_path / "a.pth.tar").read_bytes()
+    checkpoint = read_checkpoint(tmp_path / "a.pth.tar")
+    torch.testing.assert_close(checkpoint.tensors["image.fc.weight"], IMAGE["fc.weight"])
+    assert dict(checkpoint.settings) == {"measure": "order", "margin": 0.2}
 
 
 def test_numbers_of_numpy_do_no_harm(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from diptych.cli.main import run
+from tests.training.test_ablation import SMALL
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    (tmp_path / "small.toml").write_text(SMALL)
+    return tmp_path / "small.toml"
+
+
+def test_train_evaluate_and_compare(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [str(tmp_path / "plain"), str(tmp_path / "all")]
+    assert run(["train", str(recipe), "--out", runs[0], "--json"]) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    assert outcome["finished"]
+    assert outcome["best_rsum"] > 0
+    assert run(["train", str(recipe), "--variant", "all-negatives", "--out", runs[1], "training.seed=1"]) == 0
+    assert "done; best validation rsum" in capsys.readouterr().out
+    for folder in runs:
+        assert run(["evaluate", folder, "--json"]) == 0
+        figures = json.loads(capsys.readouterr().out)
+        assert figures["split"] == "test"
+        assert figures["images"] == 10
+        assert "rsum" in figures
+    assert run(["compare", *runs, "--format", "json"]) == 0
+    assert "rsum" in capsys.readouterr().out
+
+
+def test_ablate_prints_and_saves_one_table(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "ablation"
+    arguments = ["ablate", str(recipe), "--out", str(out), "--seeds", "2", "--variants", "main"]
+    assert run(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "±" in shown
+    assert "main" in (out / "table.md").read_text()
+    assert json.loads((out / "table.json").read_text())["rows"][0]["seeds"] == 2
+
+
+def test_a_wrong_override_is_said(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", str(recipe), "training.epoch=1"]) == 1
+    assert "'epochs'" in capsys.readouterr().err
