@@ -1,10 +1,11 @@
+import inspect
 import re
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import typer.main
-from typer import Typer
+from typer.models import ArgumentInfo
 
 from diptych.cli.main import COMMANDS
 
@@ -18,8 +19,11 @@ html_title = "Diptych"
 html_static_path = ["_static"]
 html_css_files = ["diptych.css"]
 exclude_patterns = ["_build"]
-autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 88
+smartquotes_action = "qe"  # quotes and ellipses; two hyphens stay what they are
 autodoc_member_order = "bysource"
 default_role = "code"
 # Shapes such as (images, regions, d) are not cross-references.
@@ -31,44 +35,44 @@ COMMANDS_MARK = "<!-- commands -->"
 
 def describe_commands() -> str:
     """Every command with its arguments and options, from the functions that the command line runs."""
-    parts = []
-    for name in COMMANDS:
-        if find_spec(f"diptych.cli.{name}") is None:
-            continue
-        function = import_module(f"diptych.cli.{name}").command
-        app = Typer(add_completion=False)
-        app.command(help=function.__doc__)(function)
-        command = typer.main.get_command(app)
-        arguments = [p for p in command.params if p.param_type_name == "argument"]
-        options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
-        usage = " ".join(["diptych", name, *(usage_of(p) for p in arguments), "[OPTIONS]"])
-        text = re.sub(r"\n\s*\n", "\n\n", re.sub(r"\n +", "\n", (function.__doc__ or "").strip()))
-        lines = [f"### `diptych {name}`", "", text, "", "```text", usage, "```", "", "| | | default |", "|---|---|---|"]
-        for parameter in arguments:
-            lines.append(f"| `{usage_of(parameter)}` | {cell(parameter.help)} | |")
-        for parameter in options:
-            flag = max(parameter.opts, key=len)
-            value = "" if parameter.is_flag else f" {parameter.metavar or kind(parameter)}"
-            needed = "required" if parameter.required else ""
-            default = needed or ("" if parameter.is_flag or parameter.default is None else f"`{parameter.default}`")
-            lines.append(f"| `{flag}{value}` | {cell(parameter.help)} | {default} |")
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
+    return "\n\n".join(describe(name) for name in COMMANDS if find_spec(f"diptych.cli.{name}") is not None)
 
 
-def usage_of(argument: Any) -> str:
-    """An argument as the usage line shows it."""
-    word = argument.metavar or argument.name.upper() + (" ..." if argument.nargs == -1 else "")
-    return word if argument.required else f"[{word}]"
+def describe(name: str) -> str:
+    """One command as Markdown: what it does, how it is called, and a table of what it takes."""
+    function = import_module(f"diptych.cli.{name}").command
+    hints = get_type_hints(function, include_extras=True)
+    usage, rows = [f"diptych {name}"], []
+    for parameter in inspect.signature(function).parameters.values():
+        kind, info = get_args(hints[parameter.name])
+        needed = parameter.default is inspect.Parameter.empty
+        several = "list" in str(kind)
+        if isinstance(info, ArgumentInfo):
+            word = info.metavar or parameter.name.upper() + (" ..." if several else "")
+            word = word if needed else f"[{word}]"
+            usage.append(word)
+            rows.append((word, info.help, ""))
+        else:
+            # Inside Annotated, typer takes the first flag for the default.
+            names = [n for n in (info.default, *(info.param_decls or ())) if isinstance(n, str)]
+            flag = names[0] if names else "--" + parameter.name.replace("_", "-")
+            value = "" if kind is bool else f" {info.metavar or value_of(kind)}"
+            if needed:
+                usage.append(flag + value)
+            default = "" if kind is bool or needed or parameter.default is None else f"`{parameter.default}`"
+            rows.append((flag + value, info.help, "required" if needed else default))
+    text = inspect.cleandoc(function.__doc__ or "")
+    table = ["| | | default |", "|---|---|---|"]
+    table += [f"| `{cell(word)}` | {cell(help)} | {default} |" for word, help, default in rows]
+    return "\n".join([f"### `diptych {name}`", "", text, "", "```text", " ".join([*usage, "[OPTIONS]"]), "```", "", *table])
 
 
-def kind(option: Any) -> str:
-    """What an option takes: its choices, or its type in capitals."""
-    choices = getattr(option.type, "choices", None)
-    if choices:
-        return "|".join(choices)
-    names = {"integer": "N", "integer range": "N", "float": "X", "path": "PATH", "text": "TEXT"}
-    return names.get(option.type.name, option.type.name.upper())
+def value_of(kind: Any) -> str:
+    """What an option takes: its choices, or a word for its type."""
+    kinds = [k for k in (get_args(kind) or (kind,)) if k is not type(None)]
+    if get_origin(kind) is Literal:
+        return "|".join(kinds)
+    return {int: "N", float: "X", Path: "PATH"}.get(kinds[0], "TEXT")
 
 
 def cell(text: str | None) -> str:

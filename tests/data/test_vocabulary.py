@@ -67,3 +67,10 @@ def test_bad_files(tmp_path: Path, content: object, sentence: str) -> None:
 def test_a_word_twice() -> None:
     with pytest.raises(DiptychError, match="the word 'dog' is listed twice"):
         Vocabulary([*SPECIAL, "dog", "dog"])
+
+
+def test_a_vocabulary_that_knows_the_possessive_cuts_it_off() -> None:
+    plain = Vocabulary([*SPECIAL, "man", "dog"])
+    cut = Vocabulary([*SPECIAL, "man", "dog", "'s", "n't"])
+    assert plain.split("The man's dog doesn't bark.") == ["the", "man's", "dog", "doesn't", "bark"]
+    assert cut.split("The man's dog doesn't bark.") == ["the", "man", "'s", "dog", "does", "n't", "bark"]

@@ -155,3 +155,18 @@ def test_pushing_to_the_hub_uploads_the_whole_folder(monkeypatch: pytest.MonkeyP
         ("create", ("me/mine", True, True)),
         ("upload", ["README.md", "config.json", "model.safetensors", "vocabulary.json"]),
     ]
+
+
+def test_a_feature_matcher_computes_the_features_of_new_pictures(tmp_path: Path) -> None:
+    from tests.encoders.tiny_models import detr, save
+
+    folder = save(detr(), tmp_path / "detr")
+    config = VSEConfig(
+        dim=8,
+        image=FeatureConfig(feature_dim=16, backbone=str(folder), size=32, regions=3),
+        text=GRUConfig(word_dim=5),
+    )
+    matcher = build_matcher(config, inputs.word_tokenizer()).eval()
+    pictures = [Image.new("RGB", (40, 30), colour) for colour in ("red", "blue")]
+    found = matcher.extractor().regions(pictures)
+    torch.testing.assert_close(matcher.encode_images(pictures).vectors, matcher.encode_images(found).vectors)

@@ -11,6 +11,8 @@ from diptych.common.files import write_json
 
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]", re.UNICODE)
+_CLITIC = re.compile(r"(?<=\w)(n't|'(?:s|re|ve|ll|d|m))\b")
+_PIECE = re.compile(r"n't|'(?:s|re|ve|ll|d|m)\b|\w+(?:['’]\w+)*|[^\w\s]", re.UNICODE)
 _PUNCTUATION = re.compile(r"[^\w]+", re.UNICODE)
 
 
@@ -36,8 +38,15 @@ class Vocabulary:
         return len(self.words)
 
     def split(self, sentence: str) -> list[str]:
-        """The words of a sentence; punctuation counts where the vocabulary knows the full stop, as some do."""
-        return split_words(sentence, punctuation="." in self.index)
+        """The words of a sentence as this vocabulary has them.
+
+        Published vocabularies that know the full stop count punctuation, and those that know "'s" cut it off its word.
+        """
+        punctuation = "." in self.index
+        if "'s" not in self.index:
+            return split_words(sentence, punctuation)
+        pieces = _PIECE.findall(_CLITIC.sub(r" \1", sentence.lower().replace("’", "'")))
+        return [p for p in pieces if punctuation or not _PUNCTUATION.fullmatch(p)]
 
     def __call__(self, word: str) -> int:
         """The number of a word, or of <unk>."""

@@ -20,9 +20,9 @@ from diptych.data.batches import ImageBatch, LocalFeatures, Pixels, Tokens, pad_
 from diptych.data.collection import Open, Regions
 from diptych.data.pictures import decode, to_rgb, upright
 from diptych.data.tokens import Tokenizer, encode
-from diptych.encoders.backbones import Backbone, load_backbone
+from diptych.encoders.backbones import Extractor
+from diptych.encoders.extract import load_extractor
 from diptych.encoders.images import FeatureEncoder, ImageEncoder
-from diptych.encoders.preprocess import normalise
 from diptych.encoders.sources import MATCHER_FORMAT
 from diptych.encoders.texts import TextEncoder
 from diptych.matchers.kept import Kept
@@ -45,7 +45,7 @@ class Matcher(nn.Module, ABC):
         super().__init__()
         self.config = config
         self.tokenizer = tokenizer
-        self._extractor: Backbone | None = None
+        self._extractor: Extractor | None = None
 
     # What a paper defines.
 
@@ -140,8 +140,8 @@ class Matcher(nn.Module, ABC):
         best = scores.topk(min(top, len(scores)))
         return [(int(i), float(s)) for i, s in zip(best.indices, best.values, strict=True)]
 
-    def backbone(self) -> Backbone:
-        """The vision backbone: the matcher's own, or the one that its features were computed with."""
+    def extractor(self) -> Extractor:
+        """What turns a picture into local features: the matcher's own backbone, or what its features came from."""
         if not isinstance(self.image_encoder, FeatureEncoder):
             return self.image_encoder.backbone
         source = self.image_encoder.config
@@ -149,7 +149,8 @@ class Matcher(nn.Module, ABC):
             raise DiptychError("this matcher needs local features: its config names no backbone that computes them")
         if self._extractor is None:
             # Kept out of the module tree: its weights are not the matcher's.
-            object.__setattr__(self, "_extractor", load_backbone(source.backbone, source.size).eval())
+            extractor = load_extractor(source.backbone, source.size, source.regions)
+            object.__setattr__(self, "_extractor", extractor)
         assert self._extractor is not None
         return self._extractor.to(self.device)
 
@@ -161,14 +162,17 @@ class Matcher(nn.Module, ABC):
         chosen = pictures[part]
         if isinstance(chosen[0], Regions | np.ndarray):
             return pad_regions(chosen)  # type: ignore[arg-type]
-        backbone = self.backbone()
+        extractor = self.extractor()
+
+        def prepare(picture: Picture) -> tuple[np.ndarray, tuple[int, int]]:
+            image = open_picture(picture)
+            return extractor.prepare(image), image.size
+
         # Decoding and resizing let go of the interpreter's lock, so threads share the work.
         with ThreadPoolExecutor(min(len(chosen), os.cpu_count() or 1)) as threads:
-            pixels = list(threads.map(lambda p: backbone.preprocess.pixels(open_picture(p)), chosen))
+            pixels, sizes = zip(*threads.map(prepare, chosen), strict=True)
         if isinstance(self.image_encoder, FeatureEncoder):
-            preprocess = backbone.preprocess
-            cells = backbone(normalise(pixels, preprocess.mean, preprocess.std, self.device))
-            return LocalFeatures(cells, torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device))
+            return pad_regions(extractor.extract(pixels, sizes, torch.float32))
         return Pixels(torch.from_numpy(np.stack(pixels)))
 
     # Folders that last.
@@ -181,9 +185,7 @@ class Matcher(nn.Module, ABC):
             *(f"text_encoder.{part}" for part in self.text_encoder.external),
         )
 
-    def save_pretrained(
-        self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
+    def save_pretrained(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> None:
         """Write config.json, model.safetensors (with floats of type `dtype`), the tokenizer and a model card."""
         from safetensors.torch import save_file
 

@@ -179,9 +179,8 @@ def _make(path: Path, layout: Layout) -> None:
             db.close()
         if path.exists() and path.stat().st_size == 0:
             os.replace(aside, path)
-        else:
-            with suppress(FileExistsError):
-                os.link(aside, path)  # unlike a rename, it fails where another process was first
+        with suppress(FileExistsError, FileNotFoundError):
+            os.link(aside, path)  # unlike a rename, it fails where another process was first
     finally:
         aside.unlink(missing_ok=True)
 

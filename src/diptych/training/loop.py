@@ -185,7 +185,7 @@ class Trainer:
         self.dataset = RunDataset(
             splits.train,
             matcher.tokenizer,
-            matcher.backbone().preprocess if isinstance(matcher.image_encoder, PixelEncoder) else None,
+            matcher.image_encoder.backbone.preprocess if isinstance(matcher.image_encoder, PixelEncoder) else None,
             Augmentation(self.config.drop_regions, self.config.drop_words, self.config.augment),
             partial(epoch_batches, splits.train, self.config.sampler, self.config.batch_size, self.config.seed),
             self.config.seed,

@@ -104,7 +104,7 @@ def test_vse_infinity_with_a_grid(source: str, groups: int, size: int, words: To
     with matcher.inference():
         ours = matcher.score(matcher.encode_images([Image.fromarray(p) for p in pictures]), matcher.keep_texts(words))
     torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-5)
-    rows, columns = matcher.backbone().grid
+    rows, columns = matcher.extractor().grid
     assert rows * columns == image.backbone.top(image.backbone.base(pixels.permute(0, 3, 1, 2))).flatten(2).shape[2]
 
 
