@@ -20,7 +20,7 @@ test: install
 # Lint, types and the documentation's build.
 check: install
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 

@@ -29,6 +29,7 @@ SETTINGS = {
     "proxy.timeTickInterval": 20,
     "queryCoord.checkInterval": 100,
     "queryCoord.distPullInterval": 50,
+    "common.session.ttl": 3,
     "log.level": "warn",
 }
 

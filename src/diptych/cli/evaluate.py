@@ -29,6 +29,9 @@ def command(
     beside: Annotated[
         str | None, typer.Option(metavar="TABLE", help="A published table, such as vse-infinity/table-4.")
     ] = None,
+    near_misses: Annotated[
+        int, typer.Option(min=0, help="So many drawn near-miss pairs besides, for a run on drawn scenes.")
+    ] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Where the results go; RUN/evaluations by default, not kept for an ensemble.")
     ] = None,
@@ -58,7 +61,10 @@ def command(
     else:
         for run, name in zip(runs, run_names(runs), strict=True):
             collection, source, chosen, notes = collection_of([run], protocol, data, split, features, images)
-            found = evaluate_matcher(load(run, device), collection, protocol, batch_size)
+            matcher = load(run, device)
+            found = evaluate_matcher(matcher, collection, protocol, batch_size)
+            if near_misses:
+                found = found.with_figures(near_miss_figures_of(run, matcher, near_misses))
             results[name] = found.described(model=run, data=source, split=chosen, notes=notes)
             keep(results[name], out or evaluations_folder(run))
     if as_json:
@@ -66,6 +72,18 @@ def command(
         print(json.dumps(next(iter(shown.values())) if len(shown) == 1 else shown, ensure_ascii=False))
         return
     print(render(evaluation_table(results, table), format))
+
+
+def near_miss_figures_of(run: str, matcher: Matcher, count: int) -> dict[str, float]:
+    """How well a run on drawn scenes tells right from almost right, on pairs that no recipe trains on."""
+    from diptych.data.scenes import near_miss_set
+    from diptych.evaluation.near_misses import near_miss_figures
+
+    data = load_run_recipe(Path(run)).data if (Path(run) / "recipe.json").is_file() else None
+    if data is None or data.kind != "scenes":
+        raise DiptychError(f"{run}: --near-misses are drawn scenes, and this is no run on drawn scenes")
+    regions = "boxes" if data.regions == "none" else data.regions
+    return near_miss_figures(matcher, near_miss_set(count, seed=data.seed + 1), regions)
 
 
 def load(run: str, device: str | None) -> Matcher:

@@ -84,7 +84,7 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
             raise DiptychError(f"{where}: missing key 'kind'; expected one of {', '.join(map(repr, sorted(tagged)))}")
         if kind not in tagged:
             raise DiptychError(f"{where}: kind {kind!r} is not valid; {nearest(str(kind), sorted(tagged))}")
-        return parse(tagged[kind], value, where)
+        return parse(cast(type, tagged[kind]), value, where)
     for choice in choices:
         try:
             return _convert(choice, value, where)

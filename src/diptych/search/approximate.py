@@ -20,6 +20,8 @@ MAGIC = b"diptych approximate 1"
 # Lists and vectors for training are bounded, so that building needs the same memory and time to train for any size.
 MOST_LISTS, TRAINING_PER_LIST = 2048, 32
 MEASURED_QUERIES, MEASURED_TOP = 128, 10
+# Sets need more: an entry may be near as a whole while none of its vectors is among the nearest.
+DEPTHS = (100, 400, 1600)
 BLOCK = 16384
 
 
@@ -30,6 +32,7 @@ class ApproximateHeader:
     last: the highest entry number it covers; later entries are searched exactly beside it
     count: entries it covers
     probes: inverted lists that a query looks into
+    depth: candidates that each vector of a query brings, at least
     recall: the share of the exact ten best that it finds, measured on the store's vectors
     usable: whether that reached the floor; if not, searches stay exact
     """
@@ -38,6 +41,7 @@ class ApproximateHeader:
     last: int
     count: int
     probes: int
+    depth: int
     recall: float
     usable: bool
 
@@ -61,35 +65,37 @@ class Approximate:
         rows = np.flatnonzero(~vectors.gone)
         sample = np.sort(rng.choice(rows, min(len(rows), -(-lists * TRAINING_PER_LIST // size)), replace=False))
         index = faiss.index_factory(dim, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
+        index.cp.min_points_per_centroid = 1  # else FAISS prints that it would like more
         index.train(vectors.take(sample).reshape(-1, dim))
         for start, block in vectors.blocks(BLOCK):
             kept = ~vectors.gone[start : start + len(block)]
             numbers = vectors.ids[start : start + len(block)][kept][:, None] * size + np.arange(size)
             index.add_with_ids(np.ascontiguousarray(block[kept]).reshape(-1, dim), numbers.reshape(-1))
         last = int(vectors.ids[-1]) if len(vectors) else 0
-        built = cls(ApproximateHeader(store, last, count, 1, 0.0, False), index)
+        built = cls(ApproximateHeader(store, last, count, 1, DEPTHS[0], 0.0, False), index)
         if queries is None:
             queries = vectors.take(np.sort(rng.choice(rows, min(MEASURED_QUERIES, len(rows)), replace=False)))
         built._tune(vectors, queries[:MEASURED_QUERIES], floor)
         return built
 
     def _tune(self, vectors: Vectors, queries: np.ndarray, floor: float) -> None:
-        """Double the lists looked into until the recall reaches the floor; more than half of them is no gain."""
+        """Look into more lists, then for more candidates, until the recall reaches the floor."""
         exact = vectors.search(queries, MEASURED_TOP)
-        probes = 1
-        while True:
-            self.header = replace(self.header, probes=probes)
-            recall = recall_of(self.search(vectors, queries, MEASURED_TOP), exact)
-            self.header = replace(self.header, recall=recall, usable=recall >= floor)
-            if self.header.usable or 2 * probes > self.index.nlist // 2:
-                return
-            probes *= 2
+        for depth in DEPTHS:
+            probes = 1
+            while probes == 1 or probes <= self.index.nlist // 2:
+                self.header = replace(self.header, probes=probes, depth=depth)
+                recall = recall_of(self.search(vectors, queries, MEASURED_TOP), exact)
+                self.header = replace(self.header, recall=recall, usable=recall >= floor)
+                if self.header.usable:
+                    return
+                probes *= 2
 
     def search(self, vectors: Vectors, queries: np.ndarray, top: int) -> Found:
         """The best of all entries: candidates by the nearest elements, and all later entries, scored exactly."""
         faiss, (count, size, dim) = _faiss(), queries.shape
         parameters = faiss.SearchParametersIVF(nprobe=self.header.probes)
-        depth = max(100, 4 * top)
+        depth = max(self.header.depth, 4 * top)
         _, numbers = self.index.search(queries.reshape(-1, dim), depth, params=parameters)
         ids = np.sort(np.where(numbers >= 0, numbers // size, -1).reshape(count, -1), axis=1)
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1

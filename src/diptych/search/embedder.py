@@ -30,9 +30,9 @@ from diptych.matchers.base import Matcher, Picture
 from diptych.matchers.camp import CAMPConfig
 from diptych.matchers.dive import DivEConfig
 from diptych.matchers.vse import VSEConfig
+from diptych.search.names import SHIPPED, canonical_name
 from diptych.search.store import Layout
 
-SHIPPED = ("default", "default-reranker")
 # Two models that give this picture or sentence vectors further apart than this are not the same model.
 SAME_MODEL = 0.98
 _PROBE_TEXT = "a brown dog runs over green grass with a ball in its mouth"
@@ -52,6 +52,12 @@ class LocalsSource:
         if config.backbone is None:
             return None
         return cls(canonical_name(config.backbone), config.size, config.regions)
+
+    def same(self, other: "LocalsSource | None") -> bool:
+        """Whether both are the same model at the same size, links followed."""
+        if other is None or (self.size, self.regions) != (other.size, other.regions):
+            return False
+        return os.path.realpath(self.backbone) == os.path.realpath(other.backbone)
 
     def load(self) -> Extractor:
         """The model that computes them."""
@@ -144,15 +150,11 @@ class MatcherEmbedder(Embedder):
         self._seen = threading.local()
         self._tokenizing = threading.Lock()
         encoder = matcher.image_encoder
+        extractor = matcher.extractor()
         if isinstance(encoder, FeatureEncoder):
-            source = LocalsSource.of(encoder.config)
-            if source is None:
-                raise DiptychError(f"{name}: needs local features, and its config names no backbone that computes them")
-            self.locals_source = source
-            self._extractor = source.load().eval().to(self.device)
-            extractor: Extractor = self._extractor
+            self._extractor = extractor
+            self.locals_source = LocalsSource.of(encoder.config)
         else:
-            extractor = encoder.backbone
             self.locals_source = LocalsSource(name, encoder.config.size)
             extractor.register_forward_hook(self._see)
         self.side = extractor.size
@@ -215,14 +217,6 @@ def layout_of(matcher: Matcher, name: str) -> Layout:
         f"{name}: a {config.kind} model that scores each pair for itself cannot search by vectors; it can re-rank "
         "(--rerank). Searching needs VSE with cosine or DivE with smooth-Chamfer"
     )
-
-
-def canonical_name(name: str | Path) -> str:
-    """A model's name that means the same anywhere: of a folder, its absolute path."""
-    text = str(name)
-    if shipped_folder(text) is not None or text in SHIPPED or not Path(text).expanduser().is_dir():
-        return text
-    return str(Path(text).expanduser().resolve())
 
 
 def load_search_matcher(name: str, device: torch.device | str | None = None) -> Matcher:

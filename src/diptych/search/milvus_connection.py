@@ -1,5 +1,6 @@
 """A connection to a Milvus server: bounded in time, with errors in plain words, and good again after it was lost."""
 
+import contextlib
 import logging
 import re
 import time
@@ -13,6 +14,7 @@ from diptych.search.conditions import quoted
 # The server's own limits: results of one search or page, and bytes of one request.
 MOST_RESULTS, REQUEST_BYTES = 16_384, 32 << 20
 NOT_LOADED = 101
+LOST = ("UNAVAILABLE", "DEADLINE", "Deadline", "connect", "closed channel", "not ready", "timed out", "No channel")
 
 
 def parse_address(address: str) -> tuple[str, str]:
@@ -60,7 +62,8 @@ class MilvusConnection:
         if self._client is None:
             import pymilvus
 
-            self._client = pymilvus.MilvusClient(self._uri, timeout=self.patience)
+            # Not shared with other stores of this process: a lost one is thrown away.
+            self._client = pymilvus.MilvusClient(self._uri, timeout=self.patience, dedicated=True)
         return self._client
 
     def call(self, method: str, collection: str, *arguments: Any, **options: Any) -> Any:
@@ -117,21 +120,27 @@ class MilvusConnection:
 
     def close(self) -> None:
         """Close the connection; closing twice is fine."""
-        client, self._client, self._closed = self._client, None, True
+        self._closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        client, self._client = self._client, None
         if client is not None:
-            client.close()
+            with contextlib.suppress(*self._failures):
+                client.close()
 
     def _call(self, action: Callable[[], Any]) -> Any:
         try:
             return action()
         except self._failures as error:
-            raise DiptychError(f"{self.address}: {_reason(error)}") from error
+            if _is_lost(error):
+                self._let_go()
+                raise DiptychError(f"{self.address}: the Milvus server cannot be reached") from error
+            text = str(getattr(error, "message", "") or error)
+            raise DiptychError(f"{self.address}: the Milvus server says: {text.splitlines()[0]}") from error
 
 
-def _reason(error: Exception) -> str:
-    """What went wrong, in one sentence."""
-    text = str(getattr(error, "message", "") or error)
-    lost = ("UNAVAILABLE", "DEADLINE", "Deadline", "connect", "Connect", "closed channel", "not ready", "timed out")
-    if any(sign in text or sign in str(error) for sign in lost):
-        return "the Milvus server cannot be reached"
-    return f"the Milvus server says: {text.splitlines()[0] if text else type(error).__name__}"
+def _is_lost(error: Exception) -> bool:
+    """Whether an error means that the server is not there, rather than that it refused something."""
+    text = f"{error} {getattr(error, 'message', '')}"
+    return any(sign in text for sign in LOST)

@@ -62,7 +62,7 @@ class MilvusIndex:
         return self._known[1]
 
     def prepare(self, entries: int, queries: np.ndarray) -> None:
-        """Build and measure a graph where there are more vectors than are searched exactly; drop it where there are not.
+        """Build and measure a graph where there are too many vectors to look at; drop it where there are not.
 
         Readers are answered with an error while the server changes its index.
         """

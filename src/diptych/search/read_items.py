@@ -3,10 +3,14 @@
 import csv
 import json
 import os
+import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Item, Open, Problem
@@ -14,8 +18,8 @@ from diptych.data.pictures import PictureBytes, PictureFile
 from diptych.data.readers import fields
 from diptych.data.readers.faults import Faults
 from diptych.data.readers.webdataset import read_webdataset, stream_webdataset
-from diptych.search.files import FoundFile, What, content_digest, file_kind
-from diptych.search.store import OWN_FIELDS, Kind, Stamp, Value
+from diptych.search.files import FoundFile, What, content_digest, file_kind, file_of
+from diptych.search.store import OWN_FIELDS, Entry, Kind, Stamp, Value
 
 ROWS_AT_ONCE = 64
 Source = Open | None
@@ -49,7 +53,17 @@ class NewEntry:
         return replace(self, stamp=replace(self.stamp, digest=digest))
 
 
+@dataclass(frozen=True)
+class Failed:
+    """An entry that could not be read."""
+
+    key: str
+    problem: Problem
+
+
 Piece = NewEntry | Problem
+# What became of a new entry: it comes back as it was, with its digest, where the index has this content already.
+Outcome = Entry | NewEntry | Failed
 
 
 def picture_of(file: FoundFile, metadata: dict[str, Value] | None = None, known: str = "") -> NewEntry:
@@ -297,3 +311,44 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{path}: line {number}", record
     else:
         raise DiptychError(f"{path}: expected a table of metadata: csv, tsv, jsonl or parquet")
+
+
+def open_key(key: str) -> Open:
+    """A function that decodes the picture of an entry: a file, or a part of a tar or parquet file."""
+    file = file_of(key)
+    if file == key:
+        return PictureFile(Path(key))
+    part = key[len(file) + 1 :]
+    return partial(_open_row if file.lower().endswith(".parquet") else _open_member, Path(file), part)
+
+
+def _open_member(path: Path, name: str) -> Image.Image:
+    try:
+        with tarfile.open(path) as archive:
+            content = archive.extractfile(name)
+            data = content.read() if content is not None else b""
+    except (tarfile.TarError, KeyError, OSError, EOFError):
+        raise DiptychError(f"{path}: {name}: cannot be read from this tar") from None
+    return PictureBytes(data, f"{path}: {name}")()
+
+
+def _open_row(path: Path, row: str) -> Image.Image:
+    where = f"{path}: row {row}"
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise DiptychError(f"{path}: needs the package pyarrow; install diptych[search]") from None
+    try:
+        with parquet.ParquetFile(path) as table:
+            wanted, group = int(row), 0
+            while wanted >= table.metadata.row_group(group).num_rows:
+                wanted -= table.metadata.row_group(group).num_rows
+                group += 1
+            column = fields.pick(table.schema_arrow.names, fields.PICTURES)
+            value = table.read_row_group(group, columns=[column]).column(0)[wanted].as_py()
+    except (ArrowException, OSError, ValueError, IndexError):
+        raise DiptychError(f"{where}: cannot be read from this parquet file") from None
+    data = value.get("bytes") if isinstance(value, Mapping) else value
+    if not isinstance(data, bytes):
+        raise DiptychError(f"{where}: holds no picture's bytes")
+    return PictureBytes(data, where)()

@@ -1,0 +1,149 @@
+"""What pages take from the code at each build: commands with their options, fields of configurations, docstrings.
+
+A page holds a mark, `<!-- commands -->` or `<!-- fields MODULE.CLASS -->`, and the build puts the table in its place.
+"""
+
+import inspect
+import re
+from dataclasses import MISSING, fields
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from typer.models import ArgumentInfo
+
+from diptych.cli.main import COMMANDS
+
+COMMANDS_MARK = "<!-- commands -->"
+FIELDS_MARK = re.compile(r"<!-- fields (\S+)\.(\w+) -->")
+
+
+def describe_commands() -> str:
+    """Every command with its arguments and options, from the functions that the command line runs."""
+    return "\n\n".join(describe(name) for name in COMMANDS if find_spec(f"diptych.cli.{name}") is not None)
+
+
+def describe(name: str) -> str:
+    """One command as Markdown: what it does, how it is called, and a table of what it takes."""
+    function = import_module(f"diptych.cli.{name}").command
+    hints = get_type_hints(function, include_extras=True)
+    usage, rows = [f"diptych {name}"], []
+    for parameter in inspect.signature(function).parameters.values():
+        kind, info = get_args(hints[parameter.name])
+        needed = parameter.default is inspect.Parameter.empty
+        several = "list" in str(kind)
+        if isinstance(info, ArgumentInfo):
+            word = info.metavar or parameter.name.upper() + (" ..." if several else "")
+            word = word if needed else f"[{word}]"
+            usage.append(word)
+            rows.append((word, info.help, ""))
+        else:
+            # Inside Annotated, typer takes the first flag for the default.
+            names = [n for n in (info.default, *(info.param_decls or ())) if isinstance(n, str)]
+            flag = names[0] if names else "--" + parameter.name.replace("_", "-")
+            value = "" if kind is bool else f" {info.metavar or value_of(kind)}"
+            if needed:
+                usage.append(flag + value)
+            default = "" if kind is bool or needed or parameter.default is None else f"`{parameter.default}`"
+            rows.append((flag + value, info.help, "required" if needed else default))
+    text = inspect.cleandoc(function.__doc__ or "")
+    table = ["| | | default |", "|---|---|---|"]
+    table += [f"| `{cell(word)}` | {cell(help)} | {default} |" for word, help, default in rows]
+    return "\n".join(
+        [f"### `diptych {name}`", "", text, "", "```text", " ".join([*usage, "[OPTIONS]"]), "```", "", *table]
+    )
+
+
+def value_of(kind: Any) -> str:
+    """What an option takes: its choices, or a word for its type."""
+    kinds = [k for k in (get_args(kind) or (kind,)) if k is not type(None)]
+    if get_origin(kind) is Literal:
+        return "|".join(kinds)
+    return {int: "N", float: "X", Path: "PATH"}.get(kinds[0], "TEXT")
+
+
+def cell(text: str | None) -> str:
+    """Text that stays inside one cell of a table."""
+    return re.sub(r"\s+", " ", text or "").replace("|", "\\|")
+
+
+def describe_fields(module: str, name: str) -> str:
+    """A configuration's fields as a table: what each takes, its default, and what its class's docstring says of it."""
+    config = getattr(import_module(module), name)
+    hints, meanings = get_type_hints(config), read_meanings(config)
+    lines = ["| key | takes | default | |", "|---|---|---|---|"]
+    for field in fields(config):
+        if field.name in ("kind", "image", "text"):
+            continue
+        default = "" if field.default is MISSING else shown(field.default)
+        takes = takes_of(hints[field.name])
+        lines.append(f"| `{field.name}` | {takes} | {default} | {cell(meanings.get(field.name))} |")
+    return "\n".join(lines)
+
+
+def shown(value: Any) -> str:
+    """A default as a recipe would write it, without quotes."""
+    return "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def read_meanings(config: Any) -> dict[str, str]:
+    """What a docstring says of each field: lines `name: meaning` or `name, name: meaning`, with what follows them."""
+    names = [field.name for field in fields(config)]
+    one = "|".join(names)
+    begins = re.compile(rf"(?:^|; )((?:{one})(?:, (?:{one}))*): ")
+    paragraphs = inspect.cleandoc(config.__doc__ or "").split("\n\n")[1:]
+    entries: list[str] = []
+    for line in "\n".join(paragraphs).splitlines():
+        if begins.match(line):
+            entries.append(line)
+        elif entries:
+            entries[-1] += " " + line.strip()
+    meanings: dict[str, str] = {}
+    for entry in entries:
+        found = list(begins.finditer(entry))
+        for match, end in zip(found, [*(m.start() for m in found[1:]), len(entry)], strict=True):
+            meanings |= dict.fromkeys(match[1].split(", "), entry[match.end() : end].strip())
+    return meanings
+
+
+def takes_of(hint: Any) -> str:
+    """What a field takes: its choices, a type's name, or `table` for a configuration of its own."""
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(hint))
+    kinds = [k for k in (get_args(hint) or (hint,)) if k is not type(None)]
+    names = {int: "whole number", float: "number", bool: "true, false", str: "text"}
+    return " or ".join(dict.fromkeys(names.get(k, "table") for k in kinds))
+
+
+def put_marks(app: Any, document: str, source: list[str]) -> None:
+    """Fill in the marks of a page."""
+    if COMMANDS_MARK in source[0]:
+        source[0] = source[0].replace(COMMANDS_MARK, describe_commands())
+    source[0] = FIELDS_MARK.sub(lambda mark: describe_fields(mark[1], mark[2]), source[0])
+
+
+def list_names(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings say `name: meaning`, a line each; the page shows them as a list."""
+    listed: list[str] = []
+    inside = False
+    for line in lines:
+        begins = re.match(r"(\w+(?:, \w+)*): (.*)", line)
+        if begins and listed:
+            if not inside and listed[-1]:
+                listed.append("")
+            names = ", ".join(f"``{word}``" for word in begins[1].split(", "))
+            listed.append(f"* {names}: {begins[2]}")
+            inside = True
+        elif inside and line.strip():
+            listed.append(f"  {line.strip()}")
+        else:
+            listed.append(line)
+            inside = False
+    lines[:] = listed
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", put_marks)
+    app.connect("autodoc-process-docstring", list_names)

@@ -1,0 +1,166 @@
+"""`diptych index`."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from diptych.common.errors import DiptychError
+
+
+def command(
+    paths: Annotated[list[Path] | None, typer.Argument(help="Folders and files: pictures, text, tars, parquet.")] = None,
+    index: Annotated[
+        str | None,
+        typer.Option("--index", "--store", help="A file, or milvus://host:port/name; by default one for each user."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="`default`, a run, a matcher's folder, or a CLIP or SigLIP model; of a new index only."),
+    ] = None,
+    what: Annotated[Literal["pictures", "sentences", "both"], typer.Option(help="What to index.")] = "pictures",
+    exclude: Annotated[list[str] | None, typer.Option(help="Leave out names or paths like this; repeatable.")] = None,
+    hidden: Annotated[bool, typer.Option("--hidden", help="Also hidden files and folders.")] = False,
+    archives: Annotated[bool, typer.Option("--archives", help="Also tars and parquet files inside folders.")] = False,
+    metadata: Annotated[
+        Path | None, typer.Option(help="A csv, jsonl or parquet file with a column of paths and columns to filter by.")
+    ] = None,
+    keep_locals: Annotated[
+        str | None, typer.Option(help="A re-ranking model: keep what it needs of each picture; of a new index only.")
+    ] = None,
+    import_from: Annotated[
+        Path | None, typer.Option("--import", help="Add the vectors of a .npz or .parquet file.")
+    ] = None,
+    export_to: Annotated[
+        Path | None, typer.Option("--export", help="Write all vectors to a .npz or .parquet file.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Pictures a step.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode; one a core by default.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if anything cannot be read.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
+) -> None:
+    """Index pictures and sentences, or bring an index in step with its folders; after a kill it goes on."""
+    from diptych.search import bulk
+    from diptych.search.files import default_index
+
+    if not paths and import_from is None and export_to is None:
+        raise DiptychError("expected a folder or file to index")
+    # Large pictures are told where they are too large; a warning for each of the others helps nobody.
+    warnings.filterwarnings("ignore", category=_bomb_warning())
+    address: str | Path = default_index() if index is None else index
+    if bulk.world_size() > 1:
+        device = bulk.own_device() if device == "auto" else device
+        if not bulk.is_first():
+            _take_part(device)
+            return
+    found = _open(address, model, keep_locals, device, import_from)
+    with found:
+        outcome: dict[str, Any] = {"index": found.store.address, "model": found.model}
+        if import_from is not None:
+            outcome["imported"] = found.import_(import_from)
+            found.prepare()
+        problems: list[str] = []
+        if paths:
+            problems = _sync(
+                found, paths, outcome, what, exclude or [], hidden, archives, metadata, batch_size, workers
+            )
+        if export_to is not None:
+            outcome["exported"] = found.export(export_to)
+        outcome["entries"] = found.count()
+        outcome["problems"] = problems
+    _tell(outcome, as_json)
+    if problems and strict:
+        raise typer.Exit(1)
+
+
+def _open(address: str | Path, model: str | None, keep_locals: str | None, device: str, source: Path | None) -> Any:
+    from diptych.search.index import Index, open_index
+
+    try:
+        return open_index(address, model, keep_locals=keep_locals, device=device)
+    except DiptychError:
+        if source is None or model is not None or Path(address).exists():
+            raise
+        from diptych.search.exchange import layout_of_file
+
+        # Vectors from elsewhere need no model here; they are searched with vectors.
+        return Index.create(address, None, layout=layout_of_file(source), device=device)
+
+
+def _sync(
+    found: Any,
+    paths: list[Path],
+    outcome: dict[str, Any],
+    what: str,
+    exclude: list[str],
+    hidden: bool,
+    archives: bool,
+    metadata: Path | None,
+    batch_size: int | None,
+    workers: int | None,
+) -> list[str]:
+    from diptych.search import bulk
+
+    options: dict[str, Any] = {"what": what, "exclude": exclude, "hidden": hidden, "archives": archives}
+    options |= {"metadata": metadata, "batch_size": batch_size, "workers": workers}
+    if bulk.world_size() > 1:
+        with bulk.together():
+            settings = {"model": found.model, "locals": found.kept_locals, "batch_size": batch_size, "workers": workers}
+            options["embed"] = bulk.hand_out(found.local_embed(batch_size, workers), settings)
+            report = found.sync(*paths, **options)
+    else:
+        report = found.sync(*paths, **options)
+    outcome |= {name: getattr(report, name) for name in ("added", "changed", "moved", "deleted", "unchanged")}
+    outcome["seconds"] = round(report.seconds, 3)
+    return [str(problem) for problem in report.problems]
+
+
+def _take_part(device: str) -> None:
+    """The part of a process that only embeds."""
+    from diptych.search import bulk
+    from diptych.search.sync import Embed
+
+    def load(settings: dict[str, Any]) -> Embed:
+        from functools import partial
+
+        from diptych.search.embedder import load_embedder
+        from diptych.search.pipeline import LocalsKeeper, embed_entries
+
+        embedder = load_embedder(settings["model"], device)
+        keeper = None if settings["locals"] is None else LocalsKeeper(settings["locals"], embedder)
+        sizes = {name: settings[name] for name in ("batch_size", "workers")}
+        return partial(embed_entries, embedder=embedder, keeper=keeper, **sizes)
+
+    with bulk.together():
+        bulk.take_part(load)
+
+
+def _bomb_warning() -> type[Warning]:
+    from PIL import Image
+
+    return Image.DecompressionBombWarning
+
+
+def _tell(outcome: dict[str, Any], as_json: bool, most: int = 20) -> None:
+    problems = outcome["problems"]
+    for problem in problems[:most]:
+        print(problem, file=sys.stderr)
+    if len(problems) > most:
+        print(f"… and {len(problems) - most} more", file=sys.stderr)
+    if problems:
+        things = "1 thing" if len(problems) == 1 else f"{len(problems)} things"
+        print(f"note: {things} could not be read; all others are indexed", file=sys.stderr)
+    if as_json:
+        print(json.dumps(outcome, ensure_ascii=False))
+        return
+    done = ", ".join(
+        f"{outcome[name]:,} {name}"
+        for name in ("imported", "added", "changed", "moved", "deleted", "unchanged", "exported")
+        if outcome.get(name)
+    )
+    took = f" in {outcome['seconds']:.1f} s" if "seconds" in outcome else ""
+    print(f"{outcome['index']}: {done or 'nothing to do'}{took}; {outcome['entries']:,} entries")

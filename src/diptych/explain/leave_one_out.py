@@ -1,0 +1,90 @@
+"""What the score loses when one word, one region, or one of each is left out: for any matcher."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diptych.data.batches import ImageBatch, Tokens
+from diptych.encoders.encoded import Encoded
+from diptych.explain.seen import with_encoded
+from diptych.explain.words import Word
+from diptych.matchers.base import Matcher
+from diptych.matchers.kept import Kept
+from diptych.scoring.blocks import score_all
+
+AT_ONCE = 64  # pictures, each with one region left out, that are kept in one go
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Drops of the score s; s - s(without) is above 0 where a word or region helps.
+
+    word_drop: (words,); region_drop: (regions,), None with one region only, since nothing would be left
+    together: (words, regions), s - s(without w) - s(without r) + s(without both)
+    """
+
+    word_drop: np.ndarray
+    region_drop: np.ndarray | None
+    together: np.ndarray | None
+
+
+def leave_one_out(
+    matcher: Matcher, batch: ImageBatch, encoded: Encoded, ids: Sequence[int], words: Sequence[Word]
+) -> LeftOut:
+    """Leave out each word of a sentence and each region of a picture, alone and in pairs.
+
+    batch, encoded: one picture, and what the image encoder made of it: (1, regions, d)
+    ids: the sentence's tokens. A word's tokens are taken out of the sentence, a region's vector out of the set: what is
+    scored is a shorter sentence and a smaller set, without holes or padding.
+    """
+    scores = _scores(matcher, batch, encoded, ids, words).double().numpy()
+    whole = scores[0, 0]
+    word_drop = (whole - scores[0, 1:]).astype(np.float32)
+    if len(scores) == 1:
+        return LeftOut(word_drop, None, None)
+    together = whole - scores[:1, 1:] - scores[1:, :1] + scores[1:, 1:]
+    return LeftOut(word_drop, (whole - scores[1:, 0]).astype(np.float32), together.T.astype(np.float32))
+
+
+def _scores(matcher: Matcher, batch: ImageBatch, encoded: Encoded, ids: Sequence[int], words: Sequence[Word]) -> Tensor:
+    """(1 + regions, 1 + words), the whole picture and sentence first; (1, 1 + words) where there is one region."""
+    pictures = [with_encoded(matcher, encoded).keep_images(batch), *_without_each_region(matcher, batch, encoded)]
+    columns = []
+    for group, texts in _without_each_word(matcher, ids, words):
+        columns.append((group, torch.cat([score_all(matcher, images, texts) for images in pictures])))
+    scores = torch.empty(len(columns[0][1]), 1 + len(words))
+    for group, found in columns:
+        scores[:, group] = found
+    return scores
+
+
+def _without_each_region(matcher: Matcher, batch: ImageBatch, encoded: Encoded) -> list[Kept]:
+    count = encoded.vectors.shape[1]
+    if count == 1:
+        return []
+    places = torch.arange(count, device=encoded.vectors.device)
+    kept = []
+    for part in places.split(AT_ONCE):
+        rest = torch.stack([places[places != place] for place in part])
+        smaller = Encoded(encoded.vectors[0][rest], encoded.mask[0][rest], None, encoded.inputs[0][rest])
+        kept.append(with_encoded(matcher, smaller).keep_images(batch))
+    return kept
+
+
+def _without_each_word(matcher: Matcher, ids: Sequence[int], words: Sequence[Word]) -> list[tuple[list[int], Kept]]:
+    """The whole sentence (0) and the sentence without word i (1 + i), in groups of equal length, without padding."""
+    shorter = [[t for place, t in enumerate(ids) if place not in word.tokens] for word in words]
+    # A tokenizer without special tokens leaves nothing of one word.
+    sentences = [list(ids), *(tokens or [matcher.tokenizer.mask_id] for tokens in shorter)]
+    groups: dict[int, list[int]] = {}
+    for number, tokens in enumerate(sentences):
+        groups.setdefault(len(tokens), []).append(number)
+    kept = []
+    for length, group in groups.items():
+        rows = torch.tensor([sentences[number] for number in group])
+        texts = Tokens(rows, torch.ones(len(group), length, dtype=torch.bool))
+        kept.append((group, matcher.keep_texts(texts.to(matcher.device))))
+    return kept

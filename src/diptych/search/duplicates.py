@@ -1,0 +1,31 @@
+"""Near duplicates among results: vectors so close that people see the same picture twice."""
+
+import numpy as np
+
+# Closer than this, results are called near duplicates.
+NEAR = 0.96
+
+
+def group_near(vectors: np.ndarray, near: float = NEAR) -> list[list[int]]:
+    """Rows of (n, K, d), best first, in groups: each joins the first group whose leader it nearly equals.
+
+    Two sets nearly equal where the elements of each have a near one in the other, on average.
+    """
+    groups: list[list[int]] = []
+    leaders: list[np.ndarray] = []
+    for row, own in enumerate(vectors):
+        if leaders:
+            close = closeness(own, np.stack(leaders))
+            best = int(np.argmax(close >= near))  # the first that is near enough
+            if close[best] >= near:
+                groups[best].append(row)
+                continue
+        groups.append([row])
+        leaders.append(own)
+    return groups
+
+
+def closeness(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """How nearly a set (K, d) equals each of others (n, K, d): (n,), 1 for the same; the cosine where K is 1."""
+    cosines = np.einsum("kd,nld->nkl", one, others)
+    return np.asarray((cosines.max(2).mean(1) + cosines.max(1).mean(1)) / 2)
