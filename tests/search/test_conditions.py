@@ -21,7 +21,7 @@ from diptych.search.conditions import (
 from diptych.search.sqlite_file import SCHEMA
 from diptych.search.store import Condition
 
-PIECES = st.sampled_from(list("ab-]^![*?c/._") + ["[a-c]", "[!x]", "[]a]", "é", "%"])
+PIECES = st.sampled_from([*"ab-]^![*?c/._", "[a-c]", "[!x]", "[]a]", "é", "%"])
 PATTERNS = st.lists(PIECES, max_size=6).map("".join)
 TEXTS = st.text(st.sampled_from("ab-]^![*?c/._é%"), max_size=5)
 

@@ -104,7 +104,7 @@ def test_the_measured_recall_is_the_real_one() -> None:
     """On structureless data an inverted file finds little unless it looks into many lists."""
     held = Vectors.empty(Layout(48)).append(np.arange(4000), random_vectors(np.random.default_rng(0), 4000, 1, 48))
     queries = random_vectors(np.random.default_rng(1), 100, 1, 48)
-    built = Approximate.build(held, "store", queries, floor=0.9)
+    built = Approximate.build(held, "store", queries, floor=0.6)
     assert built.header.usable
     assert built.header.probes > 8
     exact, found = held.search(queries, 10), built.search(held, queries, 10)

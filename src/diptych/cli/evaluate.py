@@ -29,6 +29,10 @@ def command(
     beside: Annotated[
         str | None, typer.Option(metavar="TABLE", help="A published table, such as vse-infinity/table-4.")
     ] = None,
+    rerank: Annotated[
+        str | None, typer.Option(metavar="RUN", help="A slower run that rescores the best of each query.")
+    ] = None,
+    depth: Annotated[float, typer.Option(help="With --rerank, the part that is rescored.")] = 0.1,
     near_misses: Annotated[
         int, typer.Option(min=0, help="So many drawn near-miss pairs besides, for a run on drawn scenes.")
     ] = 0,
@@ -42,12 +46,15 @@ def command(
     from diptych.evaluation.evaluate import evaluate_ensemble, evaluate_matcher
     from diptych.evaluation.protocols import check_protocol
     from diptych.evaluation.published import published
+    from diptych.evaluation.rerank import evaluate_reranked
     from diptych.evaluation.runs import evaluations_folder, run_names
     from diptych.evaluation.tables import check_format, evaluation_table, render
 
     check_protocol(protocol)
     check_format(format)
     table = None if beside is None else published(beside)
+    if rerank is not None and (ensemble or protocol != "all-pairs"):
+        raise DiptychError("--rerank: is judged on all pairs of the split, and not with --ensemble")
     if out is not None and len(runs) > 1 and not ensemble:
         raise DiptychError("--out: several runs would overwrite each other there; evaluate them one by one")
     results: dict[str, Evaluation] = {}
@@ -62,6 +69,12 @@ def command(
         for run, name in zip(runs, run_names(runs), strict=True):
             collection, source, chosen, notes = collection_of([run], protocol, data, split, features, images)
             matcher = load(run, device)
+            if rerank is not None:
+                found = evaluate_reranked(matcher, load(rerank, device), collection, depth, batch_size)
+                name, notes = f"{name}, re-ranked", [*notes, f"the top {100 * depth:g} % rescored by {rerank}"]
+                results[name] = found.described(model=run, data=source, split=chosen, notes=notes)
+                keep(results[name], out)
+                continue
             found = evaluate_matcher(matcher, collection, protocol, batch_size)
             if near_misses:
                 found = found.with_figures(near_miss_figures_of(run, matcher, near_misses))

@@ -78,7 +78,7 @@ def evaluate_source(
     else:
         ranks = count_ranks(source, Positives.from_owners(owners, images))
         figures, ranges = with_ranges([ranks])
-        per_query = _rank_results(*ranks, owners)
+        per_query = rank_results(*ranks, owners)
     if image_ids is not None:
         per_query["image_ids"] = np.array(image_ids, dtype=np.str_)
     if sentence_ids is not None:
@@ -93,7 +93,8 @@ def evaluate_source(
     )
 
 
-def _rank_results(i2t: Ranks, t2i: Ranks, owners: np.ndarray) -> PerQuery:
+def rank_results(i2t: Ranks, t2i: Ranks, owners: np.ndarray) -> PerQuery:
+    """What is kept of each query's ranks; `owners` (sentences,), the picture of each sentence."""
     results: PerQuery = {}
     for direction, ranks, owner in (("i2t", i2t, i2t.query), ("t2i", t2i, owners[t2i.query])):
         results[f"{direction}/query"] = ranks.query
@@ -123,7 +124,7 @@ def _folds(source: Source, owners: np.ndarray, fold: int) -> tuple[Figures, Rang
         inside = owners[columns] - start
         ranks = count_ranks(source.part(rows, columns), Positives.from_owners(inside, fold))
         folds.append(ranks)
-        result = _rank_results(*ranks, inside)
+        result = rank_results(*ranks, inside)
         result["i2t/query"], result["t2i/query"] = rows[ranks[0].query], columns[ranks[1].query]
         for direction in ("i2t", "t2i"):
             result[f"{direction}/owner"] = result[f"{direction}/owner"] + start
@@ -149,7 +150,7 @@ def _annotated(
     else:
         ranks = count_ranks(part, i2t, t2i)
         figures, ranges = with_ranges([ranks])
-        per_query = _rank_results(*ranks, inside)
+        per_query = rank_results(*ranks, inside)
     per_query["i2t/query"], per_query["t2i/query"] = rows[per_query["i2t/query"]], columns[per_query["t2i/query"]]
     for direction in ("i2t", "t2i"):
         per_query[f"{direction}/owner"] = rows[per_query[f"{direction}/owner"]]

@@ -148,10 +148,12 @@ class Approximate:
 def recall_of(found: Found, exact: Found) -> float:
     """The share of the exact results that were found; of equals any will do."""
     real = exact.scores > -torch.inf
+    if not real.any():
+        return 1.0
     # The worst exact result of each query; what is found and as good is one of them, or its equal.
     worst = torch.where(real, exact.scores, torch.inf).amin(1, keepdim=True)
     hits = torch.minimum((found.scores >= worst - 1e-6).sum(1), real.sum(1))
-    return float(hits.sum() / real.sum()) if real.any() else 1.0
+    return float(hits.sum() / real.sum())
 
 
 def _checksum(path: Path, size: int = -1) -> int:
