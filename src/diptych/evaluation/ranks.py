@@ -19,6 +19,7 @@ from diptych.evaluation.sources import ScoreBlock, Source
 
 ABSOLUTE = 0.2  # of the tolerance: what is allowed to scores near 0
 CACHED = 1 << 20  # scores that are counted at once
+SPARSE = 32  # one score in so many: below it, looking at each is faster than a second pass over all
 ASIDE_LIMIT = 16_000_000  # scores set aside, 12 bytes each
 
 
@@ -169,16 +170,31 @@ class _Side:
         """Count the queries `chosen`, which stand `at` rows or columns of the block."""
         if len(at) != scores.shape[self.axis] or (at != np.arange(len(at))).any():
             scores = scores[at] if self.axis == 0 else scores[:, at]
-        above, reach = (self._beyond(scores, chosen, low) for low in (False, True))
+        reach = self._beyond(scores, chosen, low=True)
+        if not self.exact and SPARSE * np.count_nonzero(reach) < reach.size:
+            # A matcher that has learned ranks its right answers high: the few scores above them are looked at singly.
+            which, values = self._cells(scores, reach)
+            sure = values > self.high[chosen].astype(scores.dtype)[which]
+            self.above += np.bincount(chosen[which[sure]], minlength=len(self.above))
+            self._put_aside(chosen[which[~sure]], values[~sure])
+            return
+        above = self._beyond(scores, chosen, low=False)
         counted = count_true(above, 1 - self.axis)
         self.above[chosen] += counted
         if self.exact:
             self.equal[chosen] += count_true(reach, 1 - self.axis) - counted
         elif self.aside_size <= ASIDE_LIMIT:
-            cells = np.flatnonzero(np.not_equal(above, reach, out=above))
-            which = np.divmod(cells, scores.shape[1])[self.axis]
-            self.aside.append((chosen[which].astype(np.int32), scores.ravel()[cells]))
-            self.aside_size += len(cells)
+            which, values = self._cells(scores, np.not_equal(above, reach, out=above))
+            self._put_aside(chosen[which], values)
+
+    def _cells(self, scores: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows (or columns) and values of the scores that a mask picks."""
+        cells = np.flatnonzero(mask)
+        return np.divmod(cells, scores.shape[1])[self.axis], scores.ravel()[cells]
+
+    def _put_aside(self, which: np.ndarray, values: np.ndarray) -> None:
+        self.aside.append((which.astype(np.int32), values))
+        self.aside_size += len(values)
 
     def _beyond(self, scores: np.ndarray, chosen: np.ndarray, low: bool) -> np.ndarray:
         bound = (self.low if low else self.high)[chosen].astype(scores.dtype)
