@@ -21,6 +21,5 @@ maximum_signature_line_length = 88
 smartquotes_action = "qe"  # quotes and ellipses; two hyphens stay what they are
 autodoc_member_order = "bysource"
 default_role = "code"
-suppress_warnings = ["toc.empty_glob"]  # a pattern of the table of contents may wait for its page
 # Shapes such as (images, regions, d) are not cross-references.
 nitpicky = False

@@ -42,6 +42,8 @@ def describe(name: str) -> str:
             # Inside Annotated, typer takes the first flag for the default.
             names = [n for n in (info.default, *(info.param_decls or ())) if isinstance(n, str)]
             flag = names[0] if names else "--" + parameter.name.replace("_", "-")
+            if kind is bool and parameter.default is True and not names:
+                flag = f"--no-{flag[2:]}"  # what is on by itself can only be turned off
             value = "" if kind is bool else f" {info.metavar or value_of(kind)}"
             if needed:
                 usage.append(flag + value)

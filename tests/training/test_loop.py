@@ -150,6 +150,13 @@ def test_early_stopping_waits_for_its_patience(tmp_path: Path) -> None:
     assert outcome.position.best_epoch == 0
 
 
+def test_patience_counts_evaluated_epochs_only(tmp_path: Path) -> None:
+    recipe = toy.recipe(epochs=50, patience=1, evaluate_epochs=3, optimiser=OptimiserConfig(lr=0.0))
+    outcome = go(recipe, tmp_path / "run")
+    assert outcome.position.epoch == 6
+    assert outcome.position.best_epoch == 2
+
+
 def test_scoring_in_rows_gives_the_same_run(tmp_path: Path) -> None:
     go(toy.recipe(epochs=1), tmp_path / "whole")
     go(toy.recipe(epochs=1, score_rows=3), tmp_path / "rows")

@@ -12,7 +12,9 @@ from diptych.common.errors import DiptychError
 
 
 def command(
-    paths: Annotated[list[Path] | None, typer.Argument(help="Folders and files: pictures, text, tars, parquet.")] = None,
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Folders and files: pictures, text, tars, parquet.")
+    ] = None,
     index: Annotated[
         str | None,
         typer.Option("--index", "--store", help="A file, or milvus://host:port/name; by default one for each user."),

@@ -21,7 +21,9 @@ AT_ONCE = 64
 def command(
     query: Annotated[
         list[str] | None,
-        typer.Argument(help='A sentence; terms with + and -: dogs + 2:snow - @grass.jpg; or "-": a query on each line.'),
+        typer.Argument(
+            help='A sentence; terms with + and -: dogs + 2:snow - @grass.jpg; or "-": a query on each line.'
+        ),
     ] = None,
     image: Annotated[list[Path] | None, typer.Option(help="A picture to search with; repeatable.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Most results.")] = 10,

@@ -24,9 +24,9 @@ def command(
     resolved = read_recipe(recipe, variant, tuple(overrides or ()))
     run = out or Path("runs") / (resolved.name if variant is None else f"{resolved.name}-{variant}")
     outcome = train(resolved, run, Device(device, devices))
-    if as_json:
+    if as_json and outcome.speaks:
         print(json.dumps(outcome_tree(outcome)))
-    elif outcome.finished:
+    elif outcome.finished and outcome.speaks:
         best = outcome.position
         print(f"{run}: done; best validation rsum {best.best_rsum:.1f} (epoch {best.best_epoch + 1})")
     if not outcome.finished:

@@ -55,12 +55,13 @@ class Device:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """How a run ended; `speaks` is true of the one process that tells people about it."""
 
     run: Path
     position: Position
     finished: bool
     figures: dict[str, float]
+    speaks: bool
 
 
 def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Splits | None = None) -> Outcome:
@@ -121,10 +122,12 @@ def _launch(recipe: Recipe, device: Device) -> Any:
     if accelerator == "auto":
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     several = device.devices > 1 or int(_environment("WORLD_SIZE", "1")) > 1
+    # Fabric's own children have a WORLD_SIZE, but no LOCAL_WORLD_SIZE.
+    here = int(_environment("LOCAL_WORLD_SIZE", str(device.devices)))
     fabric = Fabric(
         accelerator=accelerator,
-        devices=int(_environment("LOCAL_WORLD_SIZE", str(device.devices))),
-        num_nodes=max(1, int(_environment("WORLD_SIZE", "1")) // int(_environment("LOCAL_WORLD_SIZE", "1"))),
+        devices=here,
+        num_nodes=max(1, int(_environment("WORLD_SIZE", "1")) // here),
         strategy="ddp" if several else "auto",
         precision=PRECISIONS[recipe.training.precision],
     )
@@ -212,11 +215,13 @@ class Trainer:
         if self.writer is not None:
             self.writer.close()
         self.fabric.barrier()
-        return Outcome(self.run, self.position, finished, self.figures)
+        return Outcome(self.run, self.position, finished, self.figures, self.fabric.is_global_zero)
 
     def _out_of_patience(self) -> bool:
-        patience = self.config.patience
-        return patience is not None and self.position.epoch - 1 - self.position.best_epoch >= patience > 0
+        patience, done = self.config.patience, self.position.epoch
+        if patience is None or self.position.step or done % self.config.evaluate_epochs:
+            return False
+        return done > 0 and done - 1 - self.position.best_epoch >= patience
 
     def _epoch(self, batches: Iterator[Batch]) -> None:
         epoch, steps = self.position.epoch, len(self.dataset.batches(self.position.epoch))
