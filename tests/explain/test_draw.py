@@ -6,7 +6,7 @@ from diptych.common.errors import DiptychError
 from diptych.explain.compare import Comparison, compare, comparison_sheet
 from diptych.explain.draw import enlarged, over_picture, ramp, scaled, shade, shaded_words, shades
 from diptych.explain.explanation import Explanation
-from diptych.explain.sheet import explanation_sheet, wrapped
+from diptych.explain.sheet import explanation_sheet, heading, wrapped
 from tests.explain import pairs
 from tests.explain.hand_made import case
 from tests.explain.test_explain import regions
@@ -89,6 +89,14 @@ def test_sheets_hold_every_word_and_slot() -> None:
     assert words_only.width == slots.width == 960
     assert slots.height > words_only.height + 200
     explanation_sheet(pairs.boxes(word_to_region=None, word_gates=np.array([0.5, 0.6])), GREY)
+
+
+def test_gates_are_shaded_for_what_they_are_and_not_by_the_largest() -> None:
+    open_gates, half = (pairs.boxes(word_gates=np.array([g, g])) for g in (1.0, 0.5))
+    for gate, pair in ((1.0, open_gates), (0.5, half)):
+        colours = {colour for _, colour in heading(pair, 600).getcolors(100_000) or []}
+        assert shade(gate) in colours
+        assert shade(1.5 - gate) not in colours
 
 
 def test_pairs_that_fit_stand_beside_their_swaps(tiny_bert: str) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, CLIPModel, SiglipModel
 
 from diptych.common.errors import DiptychError
-from diptych.search.clip import ClipPreprocess, is_clip
+from diptych.search.clip import ClipPreprocess, is_hugging_face
 from diptych.search.embedder import load_embedder
 from tests.encoders.pictures import picture
 from tests.encoders.tiny_models import save, vit
@@ -83,6 +83,6 @@ def test_preprocessing_by_its_settings() -> None:
 
 def test_models_of_one_side_are_refused(tmp_path: Path) -> None:
     folder = save(vit(), tmp_path / "vit")
-    assert is_clip(folder)
+    assert is_hugging_face(folder)
     with pytest.raises(DiptychError, match="does not embed pictures and sentences"):
         load_embedder(folder, "cpu")

@@ -82,16 +82,27 @@ def test_names_that_cannot_be_keys_are_told(tmp_path: Path) -> None:
     assert all(str(p).isprintable() for p in problems)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="everything is readable to root")
-def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def close(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let one folder be unreadable, to root too."""
+    scandir = os.scandir
+
+    def denied(path: str) -> object:
+        if path == str(folder):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr("diptych.search.files.os.scandir", denied)
+
+
+def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(tmp_path / "closed" / "a.jpg")
-    (tmp_path / "closed").chmod(0)
+    touch(tmp_path / "open" / "a.jpg")
+    close(monkeypatch, tmp_path / "closed")
     problems: list[Problem] = []
     unreadable: list[str] = []
-    assert list(walk(str(tmp_path), Choice(), problems, unreadable)) == []
-    (tmp_path / "closed").chmod(0o700)
+    assert [f.path for f in walk(str(tmp_path), Choice(), problems, unreadable)] == [str(tmp_path / "open/a.jpg")]
     assert unreadable == [f"{tmp_path}/closed/"]
-    assert "cannot be read" in problems[0].what
+    assert str(problems[0]) == f"{tmp_path}/closed: the folder cannot be read: Permission denied"
 
 
 def test_a_file_by_itself(tmp_path: Path) -> None:

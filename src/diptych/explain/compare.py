@@ -57,7 +57,10 @@ def compare(
 def comparison_sheet(comparison: Comparison, pictures: Sequence[Image.Image], tile: int = 380) -> Image.Image:
     """One row a picture, one column a sentence. Shades have one scale, so that pairs can be compared."""
     pairs = [pair for row in comparison.pairs for pair in row]
-    strongest = max((float(np.abs(s[1]).max(initial=0.0)) for p in pairs if (s := p.strength())), default=0.0)
+    strengths = [found for pair in pairs if (found := pair.strength()) is not None]
+    strongest = max((float(np.abs(values).max(initial=0.0)) for _, values in strengths), default=0.0)
+    if strengths and strengths[0][0] == "word_gates":
+        strongest = 1.0  # a gate means something in itself: 0 is shut, 1 is open
     rows = [
         [_panel(pair, picture, tile, i == j, strongest) for j, pair in enumerate(row)]
         for i, (row, picture) in enumerate(zip(comparison.pairs, pictures, strict=True))

@@ -98,8 +98,8 @@ function paint(map) {
     }
   });
 }
-function shade(row) {
-  const top = Math.max(1e-30, ...row.map(Math.abs));
+function shade(row, most) {
+  const top = most || Math.max(1e-30, ...row.map(Math.abs));
   words.forEach((word, i) => {
     const side = row[i] < 0 ? 'cold' : 'warm';
     word.style.background = `rgba(var(--${side}), ${0.7 * Math.abs(row[i]) / top})`;
@@ -107,7 +107,7 @@ function shade(row) {
 }
 function rest() {
   [...words, ...regions].forEach(e => e.classList.remove('on'));
-  if (data.strength) shade(values(data.strength));
+  if (data.strength) shade(values(data.strength), data.strength === 'word_gates' ? 1 : 0);
   paint(data.whole_values);
   note.textContent = data.rest;
 }

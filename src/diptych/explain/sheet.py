@@ -61,6 +61,8 @@ def explanation_sheet(explanation: Explanation, picture: Image.Image, width: int
 def heading(explanation: Explanation, width: int, top: float | None = None, size: int = 19) -> Image.Image:
     """The sentence with shaded words, the score, and what the shading means."""
     strength = explanation.strength()
+    if top is None and strength is not None and strength[0] == "word_gates":
+        top = 1.0  # a gate means something in itself: 0 is shut, 1 is open
     values = np.zeros(len(explanation.words)) if strength is None else shades(strength[1], top)
     words = shaded_words(explanation.words, values, width, size)
     model = MODELS.get(explanation.kind, explanation.kind)

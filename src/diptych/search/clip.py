@@ -80,8 +80,8 @@ def _edges(value: Any, side: int) -> tuple[int, int] | int:
     return int(value) if isinstance(value, int) else side
 
 
-def is_clip(name: str) -> bool:
-    """Whether a folder or hub name is a Hugging Face model that embeds both pictures and sentences."""
+def is_hugging_face(name: str) -> bool:
+    """Whether a folder or hub name is a model of Hugging Face transformers, by its config.json."""
     if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
         return False
     if not Path(name).is_dir() and (name.startswith((".", "/", "~")) or name.count("/") != 1):

@@ -238,12 +238,12 @@ def pick_device(device: torch.device | str | None) -> torch.device:
 
 def load_embedder(name: str | Path, device: torch.device | str | None = None) -> Embedder:
     """A model for search by name: `default`, a run or a saved matcher's folder, or a CLIP or SigLIP model."""
-    from diptych.search.clip import ClipEmbedder, is_clip
+    from diptych.search.clip import ClipEmbedder, is_hugging_face
 
     text = canonical_name(name)
     if text in SHIPPED or shipped_folder(text) is not None:
         return MatcherEmbedder(load_search_matcher(text, device), text)
     folder = model_folder(text)
-    if matcher_folder(str(folder)) is None and is_clip(str(folder)):
+    if matcher_folder(str(folder)) is None and is_hugging_face(str(folder)):
         return ClipEmbedder.load(str(folder), pick_device(device))
     return MatcherEmbedder(load_search_matcher(str(folder), device), str(folder))
