@@ -7,8 +7,8 @@
 
 The contenders take turns, so that whatever else the machine does meets all of them alike; the ratios are those of
 the medians. Vectors lie in clusters, as those of pictures do; `--scatter` spreads them evenly instead. Each stage at
-each size is a process of its own: its peak memory is told apart into its own and that of mapped files, which the
-system takes back when it needs to. One JSON object at the end.
+each size is a process of its own: the memory it holds at its end is told apart from the peak with the files that are
+mapped into it, which the system takes back when it needs to. One JSON object at the end.
 """
 
 import argparse
@@ -177,7 +177,7 @@ class milvus:  # noqa: N801, reads as a with statement does
 def sizes(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Memory and disk at several sizes, and what they come to for a million."""
     result: dict[str, Any] = {}
-    print("   entries  stage     seconds  own memory  mapped  what", file=sys.stderr)
+    print("   entries  stage     seconds  own memory  peak with mapped files  what", file=sys.stderr)
     for count in args.sizes:
         place = folder / f"{count}.diptych"
         found: dict[str, Any] = {}
@@ -186,10 +186,8 @@ def sizes(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             command += ["--dim", str(args.dim), *(["--scatter"] if args.scatter else [])]
             answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
             found[name] = got = json.loads(answer.stdout)
-            print(
-                f"{count:10,}  {name:8s} {got['seconds']:8.1f}  {got['own_MiB']:6.0f} MiB  {got['mapped_MiB']:5.0f}  {got['what']}",
-                file=sys.stderr,
-            )
+            memory_used = f"{got['own_MiB']:6.0f} MiB  {got['peak_MiB']:6.0f}"
+            print(f"{count:10,}  {name:8s} {got['seconds']:8.1f}  {memory_used}  {got['what']}", file=sys.stderr)
         disk = {p.name.replace(place.name, "") or "sqlite": p.stat().st_size for p in folder.glob(f"{place.name}*")}
         found["disk_GB_per_million"] = {name: round(size / count / 1000, 3) for name, size in disk.items()}
         total = sum(disk.values()) / count / 1000
@@ -223,16 +221,15 @@ def stage(args: argparse.Namespace) -> dict[str, Any]:
             times.append(time.perf_counter() - start)
         exact = "exact" if found.exact else f"recall {found.recall:.3f}"
         what = f"first {1000 * first:.0f} ms, then {1000 * statistics.median(times):.2f} ms a query, {exact}"
-    own, mapped = memory()
+    own, peak = memory()
     store.close()
-    return {"seconds": time.perf_counter() - begin, "own_MiB": own, "mapped_MiB": mapped, "what": what}
+    return {"seconds": time.perf_counter() - begin, "own_MiB": own, "peak_MiB": peak, "what": what}
 
 
 def memory() -> tuple[float, float]:
-    """Resident MiB: of the process itself, and of files mapped into it."""
+    """Resident MiB: of the process itself now, and the most it ever had together with the files mapped into it."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    own = int(lines["RssAnon"].split()[0]) / 1024
-    return own, int(lines["VmHWM"].split()[0]) / 1024 - own
+    return int(lines["RssAnon"].split()[0]) / 1024, int(lines["VmHWM"].split()[0]) / 1024
 
 
 def arguments() -> argparse.Namespace:

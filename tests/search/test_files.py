@@ -45,9 +45,7 @@ def test_hidden_excluded_and_other_files_are_left_out(tmp_path: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(st.sampled_from("a-./ #!0Z"), min_size=1, max_size=6), max_size=12, unique=True))
-def test_files_come_in_the_order_of_their_keys(
-    tmp_path_factory: pytest.TempPathFactory, paths: list[str]
-) -> None:
+def test_files_come_in_the_order_of_their_keys(tmp_path_factory: pytest.TempPathFactory, paths: list[str]) -> None:
     root = tmp_path_factory.mktemp("walk")
     for i, path in enumerate(paths):
         parts = [p for p in path.split("/") if p.strip(". ")]

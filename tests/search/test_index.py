@@ -84,7 +84,9 @@ def test_pictures_and_sentences_side_by_side(index: Index, pictures: Path) -> No
 
 
 def test_filters_and_thresholds(index: Index, pictures: Path) -> None:
-    index.sync(pictures, metadata={str(pictures / "001.png"): {"album": "a"}, str(pictures / "002.png"): {"album": "b"}})
+    index.sync(
+        pictures, metadata={str(pictures / "001.png"): {"album": "a"}, str(pictures / "002.png"): {"album": "b"}}
+    )
     found = index.search("dog", where=[Condition("album", "=", "a")]).results
     assert [(r.path, r.metadata) for r in found] == [(str(pictures / "001.png"), {"album": "a"})]
     assert len(index.search("dog", where=[Condition("path", "matches", "*/00[1-3].png")]).results) == 3

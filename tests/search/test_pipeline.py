@@ -15,7 +15,8 @@ from tests.search import tiny
 
 def entries(folder: Path) -> list[NewEntry]:
     return [
-        picture_of(FoundFile(str(p), "picture", p.stat().st_size, p.stat().st_mtime_ns)) for p in sorted(folder.iterdir())
+        picture_of(FoundFile(str(p), "picture", p.stat().st_size, p.stat().st_mtime_ns))
+        for p in sorted(folder.iterdir())
     ]
 
 
@@ -71,9 +72,7 @@ def test_bombs_and_truncated_pictures_fail_alone(
     assert "cannot be decoded" in failed["cut.jpg"]
 
 
-def test_local_features_are_kept_the_models_own_or_anothers(
-    vse_folder: str, dive_folder: str, pictures: Path
-) -> None:
+def test_local_features_are_kept_the_models_own_or_anothers(vse_folder: str, dive_folder: str, pictures: Path) -> None:
     embedder, other = load_embedder(vse_folder, "cpu"), load_embedder(dive_folder, "cpu")
     assert embedder.locals_source is not None
     assert other.locals_source is not None

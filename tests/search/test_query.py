@@ -27,7 +27,9 @@ def test_signs_weights_and_pictures() -> None:
 
 def test_lines() -> None:
     assert parse_line(" a man - smiling + waving \n") == Query((Term("a man - smiling + waving"),))
-    assert parse_line("+ two dogs + 2:snow - grass") == Query((Term("two dogs"), Term("snow", 2.0), Term("grass", -1.0)))
+    assert parse_line("+ two dogs + 2:snow - grass") == Query(
+        (Term("two dogs"), Term("snow", 2.0), Term("grass", -1.0))
+    )
 
 
 def test_queries() -> None:

@@ -59,7 +59,13 @@ def test_tables_have_columns(tmp_path: Path) -> None:
 
 def test_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    lines = ['"a cat"', '{"text": "two dogs", "year": 2024, "deep": {"a": 1}}', "{bad", '{"x": 1}', '{"captions": ["a", "b", 3]}']
+    lines = [
+        '"a cat"',
+        '{"text": "two dogs", "year": 2024, "deep": {"a": 1}}',
+        "{bad",
+        '{"x": 1}',
+        '{"captions": ["a", "b", 3]}',
+    ]
     path.write_text("\n".join(lines))
     entries, problems = read(path)
     assert [(e.key[len(str(path)) :], e.text) for e in entries] == [

@@ -13,7 +13,7 @@ import pytest
 
 from diptych.common.errors import DiptychError
 from diptych.search.store import Condition, Entry, Layout, Stamp
-from tests.search.conftest import Backend
+from tests.search.backends import Backend
 from tests.search.store_cases import (
     DAY,
     assert_same_entry,

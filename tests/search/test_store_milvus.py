@@ -15,7 +15,7 @@ from diptych.search.milvus_connection import parse_address
 from diptych.search.milvus_store import MilvusStore
 from diptych.search.store import Layout
 from tests.search import milvus_server
-from tests.search.conftest import empty_milvus
+from tests.search.backends import empty_milvus
 from tests.search.store_cases import assert_same_entry, entries, entry, keys_of, random_vectors
 
 LAYOUT = Layout(12)

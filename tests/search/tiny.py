@@ -69,9 +69,7 @@ def _tokenizer(folder: Path) -> None:
 def save_clip(folder: Path, processor: dict[str, object] | None = None) -> str:
     torch.manual_seed(0)
     text = TEXT | {"max_position_embeddings": 12, "eos_token_id": 1, "pad_token_id": 0}
-    model = CLIPModel(
-        CLIPConfig(text_config=text, vision_config=TRANSFORMER | {"image_size": SIDE}, projection_dim=6)
-    )
+    model = CLIPModel(CLIPConfig(text_config=text, vision_config=TRANSFORMER | {"image_size": SIDE}, projection_dim=6))
     stirred(model).save_pretrained(folder)
     _tokenizer(folder)
     if processor is not None:

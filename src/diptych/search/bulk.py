@@ -56,7 +56,7 @@ def together() -> Iterator[None]:
             dist.destroy_process_group()
 
 
-def hand_out(embed: Embed, settings: dict[str, Any], size: int = ROUND) -> Embed:
+def hand_out(embed: Embed, settings: dict[str, Any]) -> Embed:
     """For the first process: embed entries with all processes, `embed` being its own way to do so.
 
     settings: what the others need to load the same model
@@ -64,7 +64,7 @@ def hand_out(embed: Embed, settings: dict[str, Any], size: int = ROUND) -> Embed
 
     def embed_together(entries: Iterable[NewEntry]) -> Iterator[list[Outcome]]:
         waiting = iter(entries)
-        while some := list(islice(waiting, size * world_size())):
+        while some := list(islice(waiting, ROUND * world_size())):
             share = -(-len(some) // world_size())
             parts = [some[i * share : (i + 1) * share] for i in range(world_size())]
             own = _send([(settings, part) for part in parts])

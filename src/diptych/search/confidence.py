@@ -163,7 +163,7 @@ class Background:
             rows = {entry.key: row for row, entry in enumerate(entries)}
         vectors = np.stack([entry.vectors for entry in entries])
         scores = weighted_scores(queries, weights, vectors, self.store.layout.alpha)
-        z = (scores - scores.mean(0)) / np.maximum(scores.std(0), 1e-6)
+        z = _among_others(scores)
         own = scores >= IDENTICAL  # a background picture is in the index itself
         best = []
         for b, some in enumerate(hits):
@@ -181,6 +181,14 @@ class Background:
         mean = (scores * other).sum(0) / count
         spread = np.sqrt((np.square(scores - mean) * other).sum(0) / count)
         return mean, np.maximum(spread, 1e-6)
+
+
+def _among_others(scores: np.ndarray) -> np.ndarray:
+    """z of each query (q, n) among the others: a query that counted itself would stand out less than a new one."""
+    exact, others = scores.astype(np.float64), max(1, len(scores) - 1)
+    mean = (exact.sum(0) - exact) / others
+    square = (np.square(exact).sum(0) - np.square(exact)) / others
+    return np.asarray((exact - mean) / np.sqrt(np.maximum(square - np.square(mean), 1e-12)))
 
 
 def combined(terms: np.ndarray, weights: np.ndarray) -> np.ndarray:

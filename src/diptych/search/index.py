@@ -385,8 +385,7 @@ def open_index(
     try:
         index = Index.open(address, device=device)
     except DiptychError:
-        is_file = "://" not in str(address) and Path(address).exists()
-        if is_file and not _is_unfilled(Path(address)):
+        if not _can_be_made(address):
             raise
         return Index.create(address, model or DEFAULT_MODEL, keep_locals=keep_locals, device=device)
     named = None if model is None else canonical_name(model)
@@ -400,10 +399,14 @@ def open_index(
     return index
 
 
-def _is_unfilled(path: Path) -> bool:
-    """Whether a file is a store that was made and never got its model: the process that made it was killed."""
+def _can_be_made(address: str | Path) -> bool:
+    """Whether there is no index yet: none at all, or one whose maker was killed before it wrote down its model."""
+    if "://" in str(address):
+        return str(address).startswith("milvus:")
+    if not Path(address).exists():
+        return True
     try:
-        store = open_store(path)
+        store = open_store(address)
     except DiptychError:
         return False
     unfilled = "model" not in store.properties

@@ -9,8 +9,8 @@ from typing import Any
 from diptych.search.files import file_of
 from diptych.search.store import Kind, Value
 
-# From this confidence on, a result is said to match.
-MATCHES = 0.5
+# From this confidence on, a result is said to match: so many of unrelated queries find nothing that stands out so far.
+MATCHES = 0.9
 
 
 @dataclass(frozen=True)

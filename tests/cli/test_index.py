@@ -1,0 +1,123 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diptych.cli.main import run
+from diptych.search.open_store import open_store
+from tests.search import tiny
+from tests.search.conftest import own_folders, pictures, vse_folder
+
+__all__ = ["own_folders", "pictures", "vse_folder"]
+
+
+def outcome(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    loaded: dict[str, object] = json.loads(capsys.readouterr().out)
+    return loaded
+
+
+def test_a_folder_is_indexed_and_kept_in_step(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["index", str(pictures), "--index", str(tmp_path / "i.db"), "--device", "cpu"]
+    assert run([*arguments, "--model", vse_folder, "--json"]) == 0
+    told = outcome(capsys)
+    assert (told["added"], told["entries"], told["problems"], told["model"]) == (6, 6, [], vse_folder)
+    assert run(arguments) == 0
+    out = capsys.readouterr().out
+    assert "6 unchanged" in out
+    assert "6 entries" in out
+    (pictures / "000.png").unlink()
+    assert run([*arguments, "--json"]) == 0
+    assert outcome(capsys)["deleted"] == 1
+
+
+def test_what_cannot_be_read_is_told_at_the_end(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pictures / "bad.jpg").write_bytes(b"x")
+    arguments = ["index", str(pictures), "--index", str(tmp_path / "i.db"), "--model", vse_folder]
+    assert run(arguments) == 0
+    told = capsys.readouterr().err
+    assert f"{pictures}/bad.jpg: not a picture of a known format" in told
+    assert "note: 1 thing could not be read" in told
+    assert run([*arguments, "--strict"]) == 1
+
+
+def test_the_users_own_index_needs_no_name(pictures: Path, vse_folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["index", str(pictures), "--model", vse_folder, "--json"]) == 0
+    path = Path(str(outcome(capsys)["index"]))
+    assert path == Path(os.environ["XDG_DATA_HOME"]) / "diptych" / "index.db"
+    path.unlink()
+
+
+def test_options_reach_the_index(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pictures / "words.txt").write_text("two dog\n")
+    (pictures / "m.csv").write_text("path,album\n001.png,holiday\n")
+    index = str(tmp_path / "i.db")
+    camp = tiny.save_camp(tmp_path / "camp", vse_folder)
+    options = ["--what", "both", "--exclude", "000.*", "--exclude", "*.csv", "--metadata", str(pictures / "m.csv")]
+    command = ["index", str(pictures), "--index", index, "--model", vse_folder, "--keep-locals", camp, *options]
+    assert run([*command, "--json"]) == 0
+    assert outcome(capsys)["entries"] == 6
+    store = open_store(index)
+    entry = store.get([str(pictures / "001.png")])[0]
+    assert entry is not None
+    assert entry.metadata == {"album": "holiday"}
+    assert entry.locals is not None
+    assert entry.locals.shape == (16, 12)
+    store.close()
+
+
+def test_vectors_in_and_out(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index, out = str(tmp_path / "i.db"), tmp_path / "out.npz"
+    assert run(["index", str(pictures), "--index", index, "--model", vse_folder, "--export", str(out), "--json"]) == 0
+    assert outcome(capsys)["exported"] == 6
+    assert np.load(out)["vectors"].shape == (6, 1, 8)
+    assert run(["index", "--index", str(tmp_path / "j.db"), "--import", str(out), "--json"]) == 0
+    told = outcome(capsys)
+    assert (told["imported"], told["entries"], told["model"]) == (6, 6, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "expected a folder or file"),
+        (["nowhere", "--model", "VSE"], "no such file or folder"),
+        ([".", "--model", "./none"], "no such model"),
+        ([".", "--index", "http://x"], "expected a file's path or milvus"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(
+    arguments: list[str], words: str, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [vse_folder if a == "VSE" else a for a in arguments]
+    index = [] if "--index" in given else ["--index", str(tmp_path / "i.db")]
+    assert run(["index", *given, *index]) == 1
+    told = capsys.readouterr().err
+    assert words in told
+    assert "Traceback" not in told
+
+
+def test_killed_while_it_embeds(vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tiny.fill(tmp_path / "pictures", 40)
+    address = tmp_path / "i.db"
+    command = ["index", str(folder), "--index", str(address), "--model", vse_folder, "--device", "cpu"]
+    process = subprocess.Popen([sys.executable, "-m", "diptych", *command, "--workers", "1", "--batch-size", "1"])
+    while process.poll() is None and not address.exists():
+        time.sleep(0.005)
+    time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert run([*command, "--json"]) == 0
+    assert outcome(capsys)["entries"] == 40
