@@ -9,7 +9,7 @@ from diptych.search.index import Index
 from diptych.search.query import Term
 from diptych.search.results import MATCHES
 from diptych.search.store import Condition
-from tests.search.fakes import RandomEmbedder, random_units
+from tests.search.random_embedder import RandomEmbedder, random_units
 
 
 def make(
@@ -140,3 +140,15 @@ def test_background_sentences_are_embedded_once(tmp_path: Path, monkeypatch: pyt
     path.write_bytes(b"damaged")
     np.testing.assert_array_equal(embedded_sentences(embedder), first)
     assert len(SENTENCES) == len(set(SENTENCES)) == len(first)
+
+
+def test_an_index_that_grew_has_another_law(tmp_path: Path) -> None:
+    index, embedder, vectors = make(tmp_path, count=100)
+    plant(embedder, vectors, 1, 0.55)
+    small = index.search("planted 0", top=1).results[0]
+    index.add_vectors([f"more {i}" for i in range(3000)], random_units(3000, 1, 32, seed=11))
+    index.prepare()
+    large = next(r for r in index.search("planted 0", top=50).results if r.key == small.key)
+    assert small.confidence is not None
+    assert large.confidence is not None
+    assert large.confidence < small.confidence

@@ -3,9 +3,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from diptych.common.errors import DiptychError
 from diptych.search.evaluate_search import (
     Asked,
     calibration,
+    describe,
+    evaluate_index,
     evaluate_search,
     exact_scores,
     hit_rates,
@@ -16,7 +19,7 @@ from diptych.search.index import Index
 from diptych.search.rerank import Rerank
 from diptych.search.results import Answer, Result
 from tests.search import tiny
-from tests.search.fakes import RandomEmbedder, random_units
+from tests.search.random_embedder import RandomEmbedder, random_units
 from tests.search.test_read_items import png, tar
 
 
@@ -43,6 +46,20 @@ def test_figures_of_an_index_with_its_own_sentences(vse_folder: str, tmp_path: P
     assert 0 <= figures["hits"]["r@1"] <= figures["hits"]["r@5"] <= figures["hits"]["r@10"] <= 1
     assert figures["rerank"].keys() >= {"hits", "latency_ms", "stages_ms", "fusion", "depth"}
     assert figures["rerank"]["stages_ms"]["rerank"] > 0
+    told = describe(figures)
+    assert "24 entries, 5 queries, exact" in told
+    assert "re-ranked by" in told
+
+
+def test_an_index_by_its_address(vse_folder: str, pictures: Path, tmp_path: Path) -> None:
+    with Index.create(tmp_path / "i.db", vse_folder, device="cpu") as index:
+        index.sync(pictures)
+    (tmp_path / "q.txt").write_text("two dog\n\na cat\n")
+    figures = evaluate_index(tmp_path / "i.db", tmp_path / "q.txt", top=3)
+    assert (figures["queries"], figures["recall"], figures["top"]) == (2, 1.0, 3)
+    assert "hits" not in figures
+    with pytest.raises(DiptychError, match="cannot be read as lines"):
+        evaluate_index(tmp_path / "i.db", tmp_path / "none.txt")
 
 
 def test_without_sentences_the_background_asks(tmp_path: Path) -> None:
@@ -81,6 +98,7 @@ def test_hits_and_calibration() -> None:
     }
     table = calibration(answers, ["a", "b", "z"])
     assert table["matched"] == pytest.approx(2 / 3)
+    assert table["matched_without"] == pytest.approx(2 / 3)  # b at 0.95 beside a; z is not there at all
     assert [(b["queries"], b["right"]) for b in table["bins"]] == [(1, 0.0), (0, None), (0, None), (0, None), (2, 0.5)]
     assert calibration([Answer([], {})], ["a"]) == {}
     assert Asked(["a"]).right is None

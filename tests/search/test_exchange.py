@@ -7,7 +7,7 @@ from diptych.common.errors import DiptychError
 from diptych.search.exchange import layout_of_file
 from diptych.search.index import Index
 from diptych.search.store import Layout
-from tests.search.fakes import random_units
+from tests.search.random_embedder import random_units
 
 
 def filled(path: Path, set_size: int = 2, count: int = 5) -> Index:

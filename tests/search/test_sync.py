@@ -224,3 +224,14 @@ def test_killed_many_times_it_goes_on(tmp_path: Path) -> None:
     check(store)
     assert run(store, folder, what="both", archives=True)[1] == []
     store.close()
+
+
+def test_pictures_without_a_decoder_are_told_once(
+    store: Store, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diptych.search.plan.heic_is_read", lambda: False)
+    for i in range(3):
+        (pictures / f"{i}.heic").write_bytes(b"x")
+    report, _ = run(store, pictures)
+    assert (report.added, len(report.problems)) == (6, 1)
+    assert "pillow-heif (3 files)" in str(report.problems[0])

@@ -120,6 +120,12 @@ class Background:
                 self._pictures = self.store.background(len(SENTENCES))
             return self._pictures
 
+    def forget(self) -> None:
+        """The index has changed: laws and pictures are worked out again when they are needed."""
+        with self._lock:
+            self._laws.clear()
+            self._pictures = None
+
     def keep(self, kind: Kind) -> None:
         """Write the law of plain sentences into the index, so that readers need not work it out."""
         query = Query.of_sentence()

@@ -223,17 +223,17 @@ def load_search_matcher(name: str, device: torch.device | str | None = None) -> 
     """A matcher by name: one that ships, a run, a folder, or a name of the hub."""
     if name in SHIPPED and shipped_folder(name) is None:
         raise DiptychError(f"{name}: this installation of Diptych does not carry that model; name another with --model")
-    try:
-        return Matcher.from_pretrained(model_folder(name)).to(pick_device(device))
-    except (RuntimeError, AssertionError) as error:
-        raise DiptychError(f"{name}: cannot run on {device}: {str(error).splitlines()[0]}") from None
+    return Matcher.from_pretrained(model_folder(name)).to(pick_device(device))
 
 
 def pick_device(device: torch.device | str | None) -> torch.device:
     """The one that is asked for; else a GPU where there is one."""
     if device is None or device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        raise DiptychError(f"device {device}: not available here: {str(error).splitlines()[0]}") from None
 
 
 def load_embedder(name: str | Path, device: torch.device | str | None = None) -> Embedder:

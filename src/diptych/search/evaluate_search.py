@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,27 +155,91 @@ def hit_rates(answers: Sequence[Answer], right: Sequence[str]) -> dict[str, floa
 
 
 def calibration(answers: Sequence[Answer], right: Sequence[str], bins: int = 5) -> dict[str, Any]:
-    """How often the first result is the right picture, by its confidence, and how often it is said to match.
+    """What confidences are worth on queries whose right pictures are known.
 
-    The right picture is not the only one that may fit a sentence: the share of right ones is a lower bound.
+    matched: the share of queries for which something is said to match
+    matched_without: the same when each query's right picture is left out, as if it were not in the index
+    bins: of the first results with confidences in a range, the share that are the right picture
+
+    Other pictures than the right one may fit a sentence: the last two are bounds from above and from below.
     """
-    rows = [
-        (answer.results[0].confidence, answer.results[0].key == key)
-        for answer, key in zip(answers, right, strict=True)
-        if answer.results and answer.results[0].confidence is not None
-    ]
-    if not rows:
+    first, others, correct = [], [], []
+    for answer, key in zip(answers, right, strict=True):
+        known = [(r.confidence, r.key == key) for r in answer.results if r.confidence is not None]
+        if known:
+            first.append(known[0][0])
+            correct.append(known[0][1])
+            others.append(max((confidence for confidence, is_right in known if not is_right), default=0.0))
+    if not first:
         return {}
-    confidence = np.array([row[0] for row in rows], np.float64)
-    correct = np.array([row[1] for row in rows], bool)
+    confidence, is_correct = np.array(first, np.float64), np.array(correct, bool)
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     table = [
         {
             "from": b / bins,
             "to": (b + 1) / bins,
             "queries": int((place == b).sum()),
-            "right": float(correct[place == b].mean()) if (place == b).any() else None,
+            "right": float(is_correct[place == b].mean()) if (place == b).any() else None,
         }
         for b in range(bins)
     ]
-    return {"matched": float((confidence >= MATCHES).mean()), "bins": table}
+    return {
+        "matched": float((confidence >= MATCHES).mean()),
+        "matched_without": float((np.array(others) >= MATCHES).mean()),
+        "bins": table,
+    }
+
+
+def evaluate_index(
+    address: str | Path,
+    queries: Path | None = None,
+    *,
+    top: int = 10,
+    rerank: Rerank | None = None,
+    device: str | None = None,
+) -> dict[str, Any]:
+    """The figures of the index at an address, with the sentences of a text file or its own."""
+    with Index.open(address, device=device) as index:
+        if queries is None:
+            asked = own_queries(index)
+        else:
+            try:
+                lines = queries.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                raise DiptychError(f"{queries}: cannot be read as lines of sentences: {error}") from None
+            asked = Asked([line.strip() for line in lines if line.strip()])
+        return evaluate_search(index, asked, top, rerank)
+
+
+def describe(figures: dict[str, Any]) -> str:
+    """The figures in lines for people."""
+    kind = "exact" if figures["exact"] else f"approximate, measured recall {figures['measured_recall']:.4f}"
+    lines = [
+        f"{figures['entries']:,} entries, {figures['queries']} queries, {kind}",
+        f"recall against an exact search, {figures['top']} results: {figures['recall']:.4f}",
+        _latency("latency", figures["latency_ms"]),
+    ]
+    if "hits" in figures:
+        lines.append(_hits("right pictures", figures["hits"]))
+    confidence = figures.get("confidence")
+    if confidence:
+        lines.append(
+            f"said to match: {confidence['matched']:.1%} of queries, "
+            f"{confidence['matched_without']:.1%} without their pictures"
+        )
+    second = figures.get("rerank")
+    if second:
+        lines.append(f"re-ranked by {second['model']}, depth {second['depth']}, {second['fusion']}")
+        lines.append(_latency("  latency", second["latency_ms"]))
+        if "hits" in second:
+            lines.append(_hits("  right pictures", second["hits"]))
+    return "\n".join(lines)
+
+
+def _latency(name: str, latency: dict[str, float]) -> str:
+    times = f"median {latency['median']:.1f} ms, 95 % under {latency['p95']:.1f} ms"
+    return f"{name}: {times}, {latency['in_batch']:.1f} ms a query in a batch"
+
+
+def _hits(name: str, hits: dict[str, float]) -> str:
+    return f"{name}: " + ", ".join(f"{figure} {100 * value:.1f}" for figure, value in hits.items())

@@ -237,6 +237,7 @@ class Index:
         with self._lock:
             loaded = self._embedder is not None
         background = self.searcher.background
+        background.forget()
         self.store.prepare(background.sentences() if loaded else None)
         if loaded:
             for kind in ("picture", "sentence"):
