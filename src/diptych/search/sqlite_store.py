@@ -1,15 +1,15 @@
 """A store in one SQLite file: records and vectors together; everything beside it can be made again from it."""
 
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.search.conditions import check_conditions, to_sql
-from diptych.search.live_vectors import ROWS_AT_ONCE, LiveVectors, sequence
 from diptych.search.sqlite_file import SqliteFile
 from diptych.search.store import (
     EXACT_UP_TO,
@@ -26,10 +26,15 @@ from diptych.search.store import (
     check_queries,
     spread_of,
 )
-from diptych.search.vectors import Found, Vectors
+
+if TYPE_CHECKING:  # these need torch, which takes longer to load than an unchanged folder to compare
+    from diptych.search.live_vectors import LiveVectors
+    from diptych.search.vectors import Found, Vectors
 
 # Placeholders in one statement.
 KEYS_AT_ONCE = 500
+# Stamps that are read without holding the file.
+ROWS_AT_ONCE = 4096
 
 T = TypeVar("T")
 
@@ -53,7 +58,18 @@ class SqliteStore:
     ) -> None:
         self.path = Path(path)
         self._file = SqliteFile(self.path, layout, patience)
-        self._live = LiveVectors(self._file, exact_up_to, recall_floor)
+        self._limits = exact_up_to, recall_floor
+        self._loading = threading.Lock()
+        self._loaded: LiveVectors | None = None
+
+    @property
+    def _live(self) -> "LiveVectors":
+        from diptych.search.live_vectors import LiveVectors
+
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = LiveVectors(self._file, *self._limits)
+            return self._loaded
 
     @property
     def address(self) -> str:
@@ -98,6 +114,8 @@ class SqliteStore:
         check_entries(entries, self.layout, self.address)
         if not entries:
             return
+        from diptych.search.live_vectors import sequence
+
         with self._file.writing() as db:
             _remove(db, [e.key for e in entries])
             first = sequence(db, "entries") + 1
@@ -210,7 +228,8 @@ class SqliteStore:
     def close(self) -> None:
         """Let go of the file; closing twice is fine."""
         self._file.close()
-        self._live.close()
+        if self._loaded is not None:
+            self._loaded.close()
 
     def _read_entries(self, db: sqlite3.Connection, keys: Sequence[str], locals: bool) -> Iterator[Entry]:
         marks = ",".join("?" * len(keys))
@@ -245,7 +264,7 @@ def _fitting(db: sqlite3.Connection, where: Sequence[Condition]) -> np.ndarray:
     return np.fromiter((row[0] for row in db.execute(f"SELECT id FROM entries WHERE {sql}", values)), np.int64)
 
 
-def _hits(db: sqlite3.Connection, vectors: Vectors, found: Found) -> list[list[Hit]]:
+def _hits(db: sqlite3.Connection, vectors: "Vectors", found: "Found") -> list[list[Hit]]:
     """Rows as hits with their keys, best first, equals in the order of their keys."""
     numbers = np.where(np.isfinite(found.scores.numpy()), vectors.ids[found.rows.numpy()] if len(vectors) else -1, -1)
     keys: dict[int, str] = {}
