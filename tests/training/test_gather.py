@@ -50,16 +50,26 @@ def work(rank: int, world: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=world)
     for name in CASES:
         torch.save(gradients(name, rank, world), f"{folder}/{name}-{rank}.pt")
+    dist.barrier()  # a process that leaves early would tear the other's connection
     dist.destroy_process_group()
 
 
 def test_two_processes_give_the_gradients_of_one(tmp_path: Path) -> None:
-    mp.spawn(work, args=(2, str(tmp_path)), nprocs=2)
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        try:
+            mp.spawn(work, args=(2, str(folder)), nprocs=2)
+            break
+        except mp.ProcessExitedException as error:
+            # gloo's own threads abort now and then when the processes meet or part; a wrong gradient is no abort.
+            if error.exit_code != -6 or attempt == 2:
+                raise
     for name in CASES:
         alone = gradients(name, 0, 1)
         assert alone
         for rank in range(2):
-            together = torch.load(tmp_path / f"{name}-{rank}.pt", weights_only=True)
+            together = torch.load(folder / f"{name}-{rank}.pt", weights_only=True)
             assert together.keys() == alone.keys()
             for part, gradient in alone.items():
                 torch.testing.assert_close(together[part], gradient, atol=1e-6, rtol=1e-4, msg=f"{name}: {part}")
