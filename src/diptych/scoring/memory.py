@@ -12,8 +12,8 @@ from torch import Tensor
 from diptych.common.errors import DiptychError
 from diptych.matchers.kept import Kept
 
-# Working memory beyond which larger blocks gain little: on a CPU what stays near its caches, on a GPU what keeps
-# every core busy (measured with benchmarks/scoring.py --work).
+# Working memory that a block is planned with at most: on a CPU what stays near its caches, where larger ones gain
+# nothing; on a GPU what keeps every core busy (benchmarks/scoring.py --work tries others).
 ENOUGH = {"cpu": 32 << 20, "cuda": 4 << 30}
 # Scores of one block, which also lie in main memory while they are ranked.
 MOST_PAIRS = 1 << 24
