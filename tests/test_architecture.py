@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOMS = [
-    "cli", "web", "search", "report", "explain", "training", "evaluation", "scoring", "matchers", "encoders", "data", "common",
+    "cli", "web", "search", "report", "explain", "training",
+    "evaluation", "scoring", "matchers", "encoders", "data", "common",
 ]  # fmt: skip
 SOURCE = Path(__file__).parent.parent / "src" / "diptych"
 
