@@ -97,7 +97,8 @@ def test_pieces_are_projected_and_the_first_stands_for_the_whole(tiny_bert: str)
     with torch.no_grad():
         out = encoder(tokens())
         for i, ids in enumerate(SENTENCES):  # alone, without padding
-            hidden = encoder.backbone(input_ids=torch.tensor([ids])).last_hidden_state[0]
+            alone = torch.tensor([ids])
+            hidden = encoder.backbone(alone, torch.ones_like(alone)).last_hidden_state[0]
             torch.testing.assert_close(out.inputs[i, : len(ids)], hidden, atol=1e-5, rtol=1e-4)
             torch.testing.assert_close(out.vectors[i, : len(ids)], encoder.fc(hidden), atol=1e-5, rtol=1e-4)
     assert out.whole is not None

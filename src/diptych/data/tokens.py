@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from diptych.data.batches import Tokens, pad_tokens
+from diptych.data.file_pieces import FilePieceTokenizer, has_file_pieces
 from diptych.data.vocabulary import Vocabulary
 
 
@@ -111,6 +112,13 @@ class PieceTokenizer:
         encoded = self.tokenizer(sentence, truncation=self.limit is not None, max_length=self.limit)
         return [int(i) for i in encoded["input_ids"]]
 
+    def spans(self, sentence: str) -> list[tuple[int | None, tuple[int, int]]]:
+        """Of each piece the word that it belongs to, none for special ones, and its place; of fast tokenizers only."""
+        encoded = self.tokenizer(
+            sentence, truncation=self.limit is not None, max_length=self.limit, return_offsets_mapping=True
+        )
+        return list(zip(encoded.word_ids(), encoded["offset_mapping"], strict=True))
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces as the tokenizer writes them."""
         return list(self.tokenizer.convert_ids_to_tokens(list(ids)))
@@ -124,10 +132,17 @@ class PieceTokenizer:
         self.tokenizer.save_pretrained(str(folder / "tokenizer"))
 
 
+def load_pieces(source: str | Path, limit: int | None = None) -> Tokenizer:
+    """The tokenizer of a folder or a hub name; quickly where its tokenizer.json says everything."""
+    if has_file_pieces(Path(source)):
+        return FilePieceTokenizer(Path(source), limit)
+    return PieceTokenizer.load(source, limit)
+
+
 def load_tokenizer(folder: Path, limit: int | None = None) -> Tokenizer:
     """The tokenizer that was saved in a matcher's folder."""
     if (folder / "tokenizer").is_dir():
-        return PieceTokenizer.load(folder / "tokenizer", limit)
+        return load_pieces(folder / "tokenizer", limit)
     return WordTokenizer(Vocabulary.load(folder / "vocabulary.json"), limit)
 
 

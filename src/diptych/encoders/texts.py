@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from diptych.common.errors import DiptychError
 from diptych.data.batches import Tokens
+from diptych.encoders.bert import Bert, BertConfig
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.images import xavier_linear
 from diptych.encoders.sources import is_carried, matcher_folder, matcher_tree, matcher_weights, text_source
@@ -90,21 +91,41 @@ class GRUEncoder(nn.Module):
 
 def load_text_backbone(name: str, assets: Path | None = None) -> Any:
     """A pretrained text encoder without its unused pooler; with `assets`, its architecture alone."""
+    if assets is not None:
+        return _architecture(assets / "text_backbone")
+    folder = matcher_folder(name)
+    if folder is None:
+        return _pretrained(text_source(name))
+    carried = matcher_tree(folder)["text"]["name"]
+    backbone = load_text_backbone(carried) if is_carried(carried) else _architecture(folder / "text_backbone")
+    _, unknown = backbone.load_state_dict(matcher_weights(folder, "text_encoder.backbone."), strict=False)
+    if unknown:
+        raise DiptychError(f"{folder}: the weight {unknown[0]!r} does not fit its text backbone")
+    return backbone
+
+
+def _architecture(folder: Path) -> Any:
+    """What a config.json describes, without weights; a plain BERT without the large library."""
+    config = BertConfig.read(folder)
+    if config is not None:
+        return Bert(config)
     from transformers import AutoConfig, AutoModel
+
+    return _without_pooler(AutoModel.from_config(AutoConfig.from_pretrained(str(folder))))
+
+
+def _pretrained(source: str | Path) -> Any:
+    config = BertConfig.read(Path(source))
+    if config is not None and (Path(source) / "model.safetensors").is_file():
+        return Bert.load(Path(source), config)
+    from transformers import AutoModel
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    folder = matcher_folder(name)
-    if assets is not None:
-        backbone = AutoModel.from_config(AutoConfig.from_pretrained(str(assets / "text_backbone")))
-    elif folder is not None:
-        carried = matcher_tree(folder)["text"]["name"]
-        backbone = load_text_backbone(carried) if is_carried(carried) else load_text_backbone(name, assets=folder)
-        _, unknown = backbone.load_state_dict(matcher_weights(folder, "text_encoder.backbone."), strict=False)
-        if unknown:
-            raise DiptychError(f"{folder}: the weight {unknown[0]!r} does not fit its text backbone")
-    else:
-        backbone = AutoModel.from_pretrained(str(text_source(name)), dtype=torch.float32)
+    return _without_pooler(AutoModel.from_pretrained(str(source), dtype=torch.float32))
+
+
+def _without_pooler(backbone: Any) -> Any:
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None  # never used here; its weights would get no gradient
     return backbone

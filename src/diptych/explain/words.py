@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diptych.data.file_pieces import FilePieceTokenizer
 from diptych.data.tokens import PieceTokenizer, Tokenizer, WordTokenizer
 
 
@@ -23,24 +24,22 @@ def sentence_words(tokenizer: Tokenizer, sentence: str) -> list[Word]:
         # By position, since a word that is not in the vocabulary must still be shown as what it is.
         written = tokenizer.vocabulary.split(sentence)
         return [Word(text, (place,)) for place, text in enumerate(written, 1) if place < len(ids)]
-    if isinstance(tokenizer, PieceTokenizer) and tokenizer.tokenizer.is_fast:
-        return _by_offsets(tokenizer, sentence)
+    if isinstance(tokenizer, FilePieceTokenizer) or (
+        isinstance(tokenizer, PieceTokenizer) and tokenizer.tokenizer.is_fast
+    ):
+        return _by_offsets(tokenizer.spans(sentence), sentence)
     shown = [place for place, number in enumerate(ids) if number not in tokenizer.special_ids]
     return _by_marks(tokenizer.pieces(ids), shown)
 
 
-def _by_offsets(tokenizer: PieceTokenizer, sentence: str) -> list[Word]:
+def _by_offsets(spans: Sequence[tuple[int | None, tuple[int, int]]], sentence: str) -> list[Word]:
     """The tokenizer itself knows which pieces make a word, and where it stands in the sentence."""
-    encoded = tokenizer.tokenizer(
-        sentence, truncation=tokenizer.limit is not None, max_length=tokenizer.limit, return_offsets_mapping=True
-    )
     groups: dict[int, list[int]] = {}
-    for place, number in enumerate(encoded.word_ids()):
+    for place, (number, _) in enumerate(spans):
         if number is not None:
             groups.setdefault(number, []).append(place)
-    offsets = encoded["offset_mapping"]
     return [
-        Word(sentence[offsets[places[0]][0] : offsets[places[-1]][1]].strip(), tuple(places))
+        Word(sentence[spans[places[0]][1][0] : spans[places[-1]][1][1]].strip(), tuple(places))
         for places in groups.values()
     ]
 

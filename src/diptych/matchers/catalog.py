@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 
 from diptych.common.config import Tree, parse, read_json
 from diptych.common.errors import DiptychError, nearest
-from diptych.data.tokens import PieceTokenizer, Tokenizer, WordTokenizer, load_tokenizer
+from diptych.data.tokens import Tokenizer, WordTokenizer, load_pieces, load_tokenizer
 from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.sources import MATCHER_FORMAT, shipped_folder, text_source
 from diptych.encoders.texts import TextConfig, TransformerConfig
@@ -40,7 +40,7 @@ def parse_matcher_config(tree: Tree, where: str) -> MatcherConfig:
 def build_tokenizer(config: TextConfig, vocabulary: Vocabulary | None) -> Tokenizer:
     """The tokenizer that goes with a text encoder."""
     if isinstance(config, TransformerConfig):
-        return PieceTokenizer.load(text_source(config.name), config.limit)
+        return load_pieces(text_source(config.name), config.limit)
     if vocabulary is None:
         raise DiptychError("a GRU text encoder needs a vocabulary")
     return WordTokenizer(vocabulary, config.limit)
