@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from diptych.encoders.gpo import GPO, GPOConfig, position_code, sort_set
+from diptych.encoders.gpo import GPO, GPOConfig, position_code, sort_set, sorted_values
 from diptych.encoders.pooling import max_contributions, max_pool, mean_contributions, mean_pool
 
 DIM = 6
@@ -245,3 +245,11 @@ def test_impossible_settings_are_named(field: str, value: float) -> None:
 def test_four_heads_must_divide_the_transformers_width() -> None:
     with pytest.raises(ValueError, match="hidden"):
         GPOConfig(sequence="transformer", hidden=30)
+
+
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(1, 5), st.integers(0, 10**6), st.booleans())
+def test_values_alone_are_those_of_the_sorted_set(n: int, k: int, d: int, seed: int, grad: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.randint(-3, 4, (n, k, d), generator=generator).float().requires_grad_(grad)  # with ties
+    mask = torch.rand(n, k, generator=generator) < 0.7
+    assert torch.equal(sorted_values(vectors, mask), sort_set(vectors, mask)[0])

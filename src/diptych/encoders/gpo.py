@@ -55,11 +55,26 @@ def sort_set(vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
     (n, k, d), (n, k) -> values (n, k, d), and for each the position that it came from (n, k, d).
     """
-    lowest = torch.finfo(vectors.dtype).min
-    values, order = vectors.masked_fill(~mask.unsqueeze(-1), lowest).sort(dim=1, descending=True)
-    ranks = torch.arange(mask.shape[1], device=mask.device)
-    pads = ranks >= mask.sum(1, keepdim=True)
-    return values.masked_fill(pads.unsqueeze(-1), 0), order
+    values, order = _lowest_pads(vectors, mask).sort(dim=1, descending=True)
+    return _zero_pads(values, mask), order
+
+
+def sorted_values(vectors: Tensor, mask: Tensor) -> Tensor:
+    """The values of `sort_set` alone. Without a gradient on the CPU numpy sorts them, many times as fast as torch."""
+    if vectors.requires_grad or vectors.device.type != "cpu" or vectors.dtype != torch.float32:
+        return sort_set(vectors, mask)[0]
+    falling = np.ascontiguousarray(-_lowest_pads(vectors, mask).numpy().transpose(0, 2, 1))
+    falling.sort(-1)
+    return _zero_pads(-torch.from_numpy(falling).transpose(1, 2), mask)
+
+
+def _lowest_pads(vectors: Tensor, mask: Tensor) -> Tensor:
+    return vectors.masked_fill(~mask.unsqueeze(-1), torch.finfo(vectors.dtype).min)
+
+
+def _zero_pads(values: Tensor, mask: Tensor) -> Tensor:
+    pads = torch.arange(mask.shape[1], device=mask.device) >= mask.sum(1, keepdim=True)
+    return values.masked_fill(pads.unsqueeze(-1), 0)
 
 
 class GPO(nn.Module):
@@ -112,7 +127,7 @@ class GPO(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """(n, k, d), (n, k) -> (n, d); the mask may have holes; a set without a vector gives 0."""
-        values, _ = sort_set(vectors, mask)
+        values = sorted_values(vectors, mask)
         theta = self._theta(values, mask).to(values.dtype)
         values = values[:, : theta.shape[1]]
         if self.config.per_dimension:

@@ -49,7 +49,7 @@ def see(matcher: Matcher, image: Picture | Regions) -> Seen:
     if isinstance(encoder, FeatureEncoder):
         return _from_regions(matcher, matcher.extractor().regions([picture])[0])
     backbone = encoder.backbone
-    pixels = torch.from_numpy(backbone.preprocess.pixels(picture)[None])
+    pixels = torch.from_numpy(backbone.preprocess.pixels(picture)[None].copy())  # a picture's own memory is read-only
     batch = Pixels(pixels).to(matcher.device)
     return Seen(batch, cell_boxes(backbone.grid, picture.size), picture.size, (backbone.grid[0], backbone.grid[1]))
 
