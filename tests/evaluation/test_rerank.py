@@ -35,7 +35,7 @@ def naive(fast: np.ndarray, slow: np.ndarray, right: np.ndarray, depth: float) -
 @pytest.mark.parametrize("depth", [0.1, 0.5, 1.0])
 def test_ranks_are_those_of_sorting_twice(depth: float) -> None:
     fast, slow = matcher(1), matcher(2)
-    result = evaluate_reranked(fast, slow, DATA, depth)
+    result = evaluate_reranked(fast, slow, DATA, depth, fusion="replace")
     scores = [score_all(m, *encode_collection(m, DATA)).numpy() for m in (fast, slow)]
     right = DATA.captions()[1][None, :] == np.arange(len(DATA))[:, None]
     # Some sentences of the toy data are the same, so sorting breaks ties that the ranks leave open.
@@ -51,7 +51,24 @@ def test_ranks_are_those_of_sorting_twice(depth: float) -> None:
 def test_rescoring_all_is_the_slow_matcher_alone() -> None:
     slow = matcher(2)
     whole = evaluate_matcher(slow, DATA)
-    assert evaluate_reranked(matcher(1), slow, DATA, 1.0)["rsum"] == pytest.approx(whole["rsum"])
+    assert evaluate_reranked(matcher(1), slow, DATA, 1.0, fusion="replace")["rsum"] == pytest.approx(whole["rsum"])
+
+
+def test_the_sum_of_a_model_with_itself_changes_nothing() -> None:
+    fast = matcher(1)
+    alone = evaluate_matcher(fast, DATA)
+    assert evaluate_reranked(fast, fast, DATA, 1.0, fusion="sum")["rsum"] == pytest.approx(alone["rsum"])
+
+
+def test_fused_ranks_are_those_of_sorting_the_sums() -> None:
+    fast, slow = matcher(1), matcher(2)
+    result = evaluate_reranked(fast, slow, DATA, 1.0, fusion="sum")
+    scores = [score_all(m, *encode_collection(m, DATA)).numpy().astype(np.float64) for m in (fast, slow)]
+    right = DATA.captions()[1][None, :] == np.arange(len(DATA))[:, None]
+    summed = sum((s - s.mean(1, keepdims=True)) / s.std(1, keepdims=True) for s in scores)
+    ranks = naive(summed, summed, right, 1.0)
+    assert (result.per_query["i2t/optimistic"] <= ranks).all()
+    assert (result.per_query["i2t/pessimistic"] >= ranks).all()
 
 
 def test_a_depth_that_is_no_part_is_refused() -> None:
