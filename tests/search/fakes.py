@@ -7,7 +7,7 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Problem
-from diptych.search.read_items import Failed, NewEntry, Outcome
+from diptych.search.new_entry import Failed, NewEntry, Outcome
 from diptych.search.store import Entry
 
 DIM = 4

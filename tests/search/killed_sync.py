@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from diptych.search import sync as syncing
 from diptych.search.files import Choice, roots_of
+from diptych.search.new_entry import NewEntry, Outcome
 from diptych.search.open_store import open_store
-from diptych.search.read_items import NewEntry, Outcome
 from diptych.search.store import Layout
 from tests.search.fakes import DIM, FakeEmbed
 

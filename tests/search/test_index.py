@@ -7,7 +7,8 @@ from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.matchers.base import Matcher
-from diptych.search.index import Index, open_index
+from diptych.search.index import Index
+from diptych.search.open_index import open_index
 from diptych.search.query import Term
 from diptych.search.store import Condition, Layout
 from tests.encoders.pictures import picture

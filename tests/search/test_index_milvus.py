@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from diptych.search.index import Index, open_index
+from diptych.search.index import Index
+from diptych.search.open_index import open_index
 from diptych.search.store import Condition
 from tests.search.backends import empty_milvus
 

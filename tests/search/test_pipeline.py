@@ -7,8 +7,8 @@ from PIL import Image
 from diptych.common.errors import DiptychError
 from diptych.search.embedder import load_embedder
 from diptych.search.files import FoundFile
+from diptych.search.new_entry import Failed, NewEntry, picture_of
 from diptych.search.pipeline import LocalsKeeper, ahead, embed_entries
-from diptych.search.read_items import Failed, NewEntry, picture_of
 from diptych.search.store import Entry, Stamp
 from tests.search import tiny
 

@@ -9,7 +9,10 @@ import pytest
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Problem
 from diptych.search.files import FoundFile, What, file_kind
-from diptych.search.read_items import NewEntry, open_key, read_metadata, read_parts
+from diptych.search.metadata import read_metadata
+from diptych.search.new_entry import NewEntry
+from diptych.search.open_key import open_key
+from diptych.search.read_items import read_parts
 from tests.encoders.pictures import picture
 
 

@@ -234,4 +234,4 @@ def test_pictures_without_a_decoder_are_told_once(
         (pictures / f"{i}.heic").write_bytes(b"x")
     report, _ = run(store, pictures)
     assert (report.added, len(report.problems)) == (6, 1)
-    assert "pillow-heif (3 files)" in str(report.problems[0])
+    assert "install diptych[heic] (3 files)" in str(report.problems[0])

@@ -14,19 +14,24 @@ from tests.search.store_cases import random_vectors, score
 
 
 @pytest.mark.parametrize(
-    ("queries", "length", "top"), [(1, 1, 1), (2, 31, 5), (3, 1000, 4), (1, 4099, 10), (2, 700, 900)]
+    ("queries", "length", "top"), [(1, 1, 1), (2, 31, 5), (3, 1000, 4), (1, 4099, 10), (2, 4099, 10), (2, 700, 900)]
 )
-def test_the_largest_are_those_of_a_sort(queries: int, length: int, top: int) -> None:
+@pytest.mark.parametrize("by_entry", [False, True])
+def test_the_largest_are_those_of_a_sort(queries: int, length: int, top: int, by_entry: bool) -> None:
     # Few different values, so that there are many equals.
     scores = torch.randint(0, 50, (queries, length)).float()
+    if by_entry:
+        scores = scores.T.contiguous().T
     values, columns = top_of(scores, top)
     assert torch.equal(values, scores.sort(1, descending=True).values[:, :top])
     assert torch.equal(scores.gather(1, columns), values)
     assert all(len(set(row)) == len(row) for row in columns.tolist())
 
 
+@pytest.mark.parametrize("few", [0, 1 << 20])
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_similarities_are_the_slow_loop(size: int) -> None:
+def test_similarities_are_the_slow_loop(size: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors_module, "FEW_PRODUCTS", few)
     rng = np.random.default_rng(0)
     queries, others = random_vectors(rng, 3, size, 7), random_vectors(rng, 5, size, 7)
     wanted = [[score(q, e, 9.0) for e in others] for q in queries]

@@ -2,36 +2,72 @@
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diptych.common.errors import DiptychError
+
+if TYPE_CHECKING:
+    from diptych.search.demo import Demo
+
+PORT = 8000
+
 
 def command(
-    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
+    pictures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Your own pictures in place of the demo's.")
+    ] = None,
+    query: Annotated[list[str] | None, typer.Option(help="A sentence of your own to search with; repeatable.")] = None,
+    model: Annotated[str, typer.Option(help="`default`, a run, a matcher's folder, or a CLIP model.")] = "default",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    serve: Annotated[bool, typer.Option("--serve/--no-serve", help="Serve the page afterwards.")] = True,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help=f"The page's port; {PORT}, or any where that is taken.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Draw scenes, train a small matcher on them, print its recall and answer a few questions: two minutes in all."""
-    from diptych.evaluation.tables import evaluation_table, render
-    from diptych.training.demo import run_demo
+    """Index some fifty photographs, or your own, search them with a few sentences, and serve the page."""
+    from diptych.search.demo import run_demo
 
-    print("drawing scenes, training a small matcher; Ctrl-C stops it, the same command goes on", file=sys.stderr)
-    demo = run_demo(out)
-    if demo is None:
-        raise typer.Exit(130)
-    if as_json:
-        queries = [
-            {"text": a.text, "own": a.own, "results": [asdict(found) for found in a.found]} for a in demo.answers
-        ]
-        shown = {"pictures": demo.pictures, "figures": demo.evaluation.figures, "queries": queries}
-        print(json.dumps({**shown, "sheet": str(demo.sheet), "seconds": round(demo.seconds, 1)}, ensure_ascii=False))
-        return
-    print(render(evaluation_table({"demo": demo.evaluation})))
-    for answer in demo.answers:
-        print(f"\n“{answer.text}”")
-        for found in answer.found:
-            mark = " ← its own picture" if found.number == answer.own else ""
-            print(f"  {found.score:.3f}  scene {found.number}: {found.caption}{mark}")
-    print(f"\nthe pictures: {demo.sheet}\nthe model:    {demo.run / 'best'}\n{demo.seconds:.0f} seconds")
+    demo = run_demo(pictures, model=model, queries=query or (), device=device, tell=_tell)
+    with demo.index:
+        for problem in demo.report.problems[:20]:
+            _tell(str(problem))
+        if as_json:
+            print(json.dumps(demo.to_json(), ensure_ascii=False), flush=True)
+        else:
+            print(f"{demo.to_text()}\n\n{demo.seconds:.1f} seconds in all", flush=True)
+            if demo.credits is not None:
+                print(f"\n{demo.credits}", flush=True)
+        if serve:
+            _serve(demo, model, port, as_json)
+
+
+def _serve(demo: "Demo", model: str, port: int | None, as_json: bool) -> None:
+    """The page over the demo's index, until Ctrl-C."""
+    from diptych.search.demo import reranker_of
+
+    try:
+        from diptych.web.run import bound, run_server
+        from diptych.web.settings import Settings, address_of
+    except ImportError as error:
+        raise DiptychError(f"the page needs the package {error.name}; install diptych[serve], or --no-serve") from None
+    if port is None:
+        try:
+            with bound("127.0.0.1", PORT):
+                port = PORT
+        except DiptychError:
+            port = 0
+
+    def started(settings: Settings) -> None:
+        # In JSON, standard output has one object only.
+        print(f"\nthe page is at {address_of(settings)} (Ctrl-C ends it)", file=sys.stderr if as_json else sys.stdout)
+        sys.stdout.flush()
+
+    run_server(Settings(port=port, rerank=reranker_of(model), credits=demo.credits), demo.index, started)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

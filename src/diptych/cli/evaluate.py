@@ -1,9 +1,10 @@
-"""`diptych evaluate`: recall and more of runs, under a protocol."""
+"""`diptych evaluate`: recall and more of runs, under a protocol; or of searching an index."""
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,7 +18,9 @@ from diptych.training.recipe import load_run_recipe
 
 
 def command(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN ...", help="A run folder, a model folder, or a hub name.")],
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN ...", help="A run folder, a model folder, or a hub name.")
+    ] = None,
     protocol: Annotated[str, typer.Option(help="flickr30k, coco-1k, coco-5k, eccv, cxc or all-pairs.")] = "all-pairs",
     data: Annotated[str | None, typer.Option(help="Anything that `diptych data` reads; else the run's own.")] = None,
     split: Annotated[str | None, typer.Option(help="Which split of the data; test by default.")] = None,
@@ -32,7 +35,12 @@ def command(
     rerank: Annotated[
         str | None, typer.Option(metavar="RUN", help="A slower run that rescores the best of each query.")
     ] = None,
-    depth: Annotated[float, typer.Option(help="With --rerank, the part that is rescored.")] = 0.1,
+    depth: Annotated[
+        float | None,
+        typer.Option(
+            help="With --rerank, the part that is rescored, 0.1; of an index how many, 100.", show_default=False
+        ),
+    ] = None,
     near_misses: Annotated[
         int, typer.Option(min=0, help="So many drawn near-miss pairs besides, for a run on drawn scenes.")
     ] = 0,
@@ -40,9 +48,40 @@ def command(
         Path | None, typer.Option(help="Where the results go; RUN/evaluations by default, not kept for an ensemble.")
     ] = None,
     format: Annotated[str, typer.Option(help="text, markdown, latex or json.")] = "text",
+    index: Annotated[
+        str | None, typer.Option("--index", "--store", help="Evaluate searching this index, in place of runs.")
+    ] = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="With --index, a text file of sentences to search with; else its own.")
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="With --index, results a query; 10.", show_default=False)
+    ] = None,
+    fusion: Annotated[
+        Literal["replace", "sum", "rrf"] | None,
+        typer.Option(help="With --rerank, how both scores become one; sum.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object of figures.")] = False,
 ) -> None:
-    """Recall and more of a run, under a protocol."""
+    """Recall and more of a run, under a protocol; or of searching an index: against exact search, and how quick."""
+    if index is not None:
+        others: dict[str, object] = {
+            "RUN": runs,
+            "--data": data,
+            "--split": split,
+            "--features": features,
+            "--images": images,
+        }
+        others |= {"--ensemble": ensemble, "--beside": beside, "--near-misses": near_misses, "--out": out}
+        _none_of(others, "does not belong to --index, which is evaluated by itself")
+        evaluate_an_index(index, queries, top or 10, rerank, depth, fusion, device, as_json)
+        return
+    _none_of({"--queries": queries, "--top": top}, "belongs to --index, which is not given")
+    if rerank is None:
+        _none_of({"--fusion": fusion}, "belongs to --rerank, which is not given")
+    if not runs:
+        raise DiptychError("expected a run to evaluate, or --index FILE")
+    depth = 0.1 if depth is None else depth
     from diptych.evaluation.evaluate import evaluate_ensemble, evaluate_matcher
     from diptych.evaluation.protocols import check_protocol
     from diptych.evaluation.published import published
@@ -70,8 +109,9 @@ def command(
             collection, source, chosen, notes = collection_of([run], protocol, data, split, features, images)
             matcher = load(run, device)
             if rerank is not None:
-                found = evaluate_reranked(matcher, load(rerank, device), collection, depth, batch_size)
-                name, notes = f"{name}, re-ranked", [*notes, f"the top {100 * depth:g} % rescored by {rerank}"]
+                found = evaluate_reranked(matcher, load(rerank, device), collection, depth, batch_size, fusion or "sum")
+                told = f"the top {100 * depth:g} % rescored by {rerank}, {fusion or 'sum'}"
+                name, notes = f"{name}, re-ranked", [*notes, told]
                 results[name] = found.described(model=run, data=source, split=chosen, notes=notes)
                 keep(results[name], out)
                 continue
@@ -85,6 +125,39 @@ def command(
         print(json.dumps(next(iter(shown.values())) if len(shown) == 1 else shown, ensure_ascii=False))
         return
     print(render(evaluation_table(results, table), format))
+
+
+def _none_of(options: Mapping[str, object], why: str) -> None:
+    """Refuse options that would not be heeded."""
+    for name, value in options.items():
+        if value:
+            raise DiptychError(f"{name}: {why}")
+
+
+def evaluate_an_index(
+    address: str,
+    queries: Path | None,
+    top: int,
+    rerank: str | None,
+    depth: float | None,
+    fusion: Literal["replace", "sum", "rrf"] | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Print recall against exact search, latency, and what re-ranking adds."""
+    from diptych.search.evaluate_search import describe, evaluate_index
+    from diptych.search.rerank import Rerank
+
+    if rerank is None:
+        _none_of({"--depth": depth, "--fusion": fusion}, "belongs to --rerank, which is not given")
+    second = None
+    if rerank is not None:
+        many = 100 if depth is None else depth
+        if many != int(many):
+            raise DiptychError(f"--depth: of an index, expected how many results are rescored, got {many:g}")
+        second = Rerank(rerank, int(many), fusion or "sum")
+    figures = evaluate_index(address, queries, top=top, rerank=second, device=device)
+    print(json.dumps(figures, ensure_ascii=False) if as_json else describe(figures))
 
 
 def near_miss_figures_of(run: str, matcher: Matcher, count: int) -> dict[str, float]:

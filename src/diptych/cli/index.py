@@ -59,7 +59,7 @@ def command(
         if not bulk.is_first():
             _take_part(device)
             return
-    found = _open(address, model, keep_locals, device, import_from)
+    found = _open(address, model, keep_locals, device, None if paths else import_from)
     with found:
         outcome: dict[str, Any] = {"index": found.store.address, "model": found.model}
         if import_from is not None:
@@ -80,17 +80,20 @@ def command(
 
 
 def _open(address: str | Path, model: str | None, keep_locals: str | None, device: str, source: Path | None) -> Any:
-    from diptych.search.index import Index, open_index
+    """The index, made where there is none; `source`: vectors from elsewhere, which need no model here."""
+    from diptych.search.index import Index
+    from diptych.search.open_index import open_index
 
-    try:
+    if source is None or model is not None or keep_locals is not None:
         return open_index(address, model, keep_locals=keep_locals, device=device)
+    try:
+        return Index.open(address, device=device)
     except DiptychError:
-        if source is None or model is not None or Path(address).exists():
+        if "://" not in str(address) and Path(address).exists():
             raise
-        from diptych.search.exchange import layout_of_file
+    from diptych.search.exchange import layout_of_file
 
-        # Vectors from elsewhere need no model here; they are searched with vectors.
-        return Index.create(address, None, layout=layout_of_file(source), device=device)
+    return Index.create(address, None, layout=layout_of_file(source), device=device)
 
 
 def _sync(

@@ -39,7 +39,7 @@ def command(
     ] = None,
     rerank: Annotated[str | None, typer.Option(metavar="MODEL", help="Rescore the best with this model.")] = None,
     depth: Annotated[int, typer.Option(min=1, help="How many are rescored.")] = 100,
-    fusion: Annotated[Literal["replace", "sum", "rrf"], typer.Option(help="How both scores become one.")] = "rrf",
+    fusion: Annotated[Literal["replace", "sum", "rrf"], typer.Option(help="How both scores become one.")] = "sum",
     group_duplicates: Annotated[
         bool, typer.Option("--group-duplicates", help="Show near duplicates as one result.")
     ] = False,

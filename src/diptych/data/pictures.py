@@ -2,6 +2,8 @@
 
 import io
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
@@ -23,9 +25,14 @@ def is_picture(name: str) -> bool:
 def decode(source: Path | IO[bytes], where: str) -> Image.Image:
     """The picture in `source`, turned as its EXIF says, as RGB; `where` names it in errors."""
     try:
-        with Image.open(source) as image:
-            image.load()
-            return to_rgb(upright(image))
+        try:
+            return _decoded(source)
+        except UnidentifiedImageError:
+            if not heic_is_read():
+                raise
+            if not isinstance(source, Path):
+                source.seek(0)
+            return _decoded(source)
     except FileNotFoundError:
         raise DiptychError(f"{where}: no such picture") from None
     except Image.DecompressionBombError as error:
@@ -34,6 +41,23 @@ def decode(source: Path | IO[bytes], where: str) -> Image.Image:
         raise DiptychError(f"{where}: not a picture of a known format") from None
     except Exception as error:  # Pillow's decoders raise all kinds on broken files
         raise DiptychError(f"{where}: the picture cannot be decoded: {error or type(error).__name__}") from error
+
+
+def _decoded(source: Path | IO[bytes]) -> Image.Image:
+    with Image.open(source) as image:
+        image.load()
+        return to_rgb(upright(image))
+
+
+@cache
+def heic_is_read() -> bool:
+    """Whether HEIC pictures can be decoded here; if so, Pillow is told how, which takes a moment once."""
+    if find_spec("pillow_heif") is None:
+        return False
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener()
+    return True
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from diptych.common.errors import DiptychError
-from diptych.search.read_items import NewEntry, Outcome
+from diptych.search.new_entry import NewEntry, Outcome
 from diptych.search.sync import Embed
 
 # Entries of one process in one round: enough that decoding runs well ahead of the model.

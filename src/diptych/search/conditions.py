@@ -9,6 +9,7 @@ from diptych.common.errors import DiptychError, nearest
 from diptych.search.store import OWN_FIELDS, Condition, Value
 
 OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "matches"]
+_LAST = (1 << 63) - 1
 _DATES = ("%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
@@ -93,8 +94,13 @@ def date_span(value: Value) -> tuple[int, int]:
             start_time = datetime.strptime(value.strip().replace(" ", "T"), form)
         except ValueError:
             continue
-        end_time = _after_span(start_time, form)
-        return round(start_time.timestamp()) * 1_000_000_000, round(end_time.timestamp()) * 1_000_000_000
+        try:
+            span = start_time.timestamp(), _after_span(start_time, form).timestamp()
+        except (ValueError, OverflowError):
+            raise DiptychError(f"date {value!r}: expected a year from 2 to 9998") from None
+        # No file is older or younger than stores can count.
+        start, end = (min(max(round(seconds) * 1_000_000_000, -_LAST), _LAST) for seconds in span)
+        return start, end
     raise DiptychError(f"date {value!r}: expected 2024, 2024-05, 2024-05-01, 2024-05-01T12:30 or seconds since 1970")
 
 

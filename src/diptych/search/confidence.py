@@ -135,12 +135,14 @@ class Background:
 
     def _law(self, query: Query, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Gumbel:
         key = (kind, *((term.kind, term.weight) for term in query.terms))
-        with self._lock:
-            if key not in self._laws:
-                plain = len(query.terms) == 1 and query.terms[0].kind == "sentence"
-                kept = self._kept(kind) if plain else None
-                self._laws[key] = self._work_out(queries, weights, kind) if kept is None else kept
-            return self._laws[key]
+        law = self._laws.get(key)
+        if law is None:  # worked out without the lock: other threads have theirs already, and need not wait
+            plain = len(query.terms) == 1 and query.terms[0].kind == "sentence"
+            kept = self._kept(kind) if plain else None
+            law = self._work_out(queries, weights, kind) if kept is None else kept
+            with self._lock:
+                self._laws[key] = law
+        return law
 
     def _kept(self, kind: Kind) -> Gumbel | None:
         try:

@@ -4,8 +4,9 @@ import base64
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ from diptych.search.store import Layout
 
 # Two models that give this picture or sentence vectors further apart than this are not the same model.
 SAME_MODEL = 0.98
+# So few sentences are embedded on one core: their products are so small that cores which wait for each other take
+# longer, many times so where other programs have some of them.
+FEW = 4
 _PROBE_TEXT = "a brown dog runs over green grass with a ball in its mouth"
 
 
@@ -191,11 +195,25 @@ class MatcherEmbedder(Embedder):
             return np.zeros((0, self.layout.set_size, self.layout.dim), np.float32)
         with self._tokenizing:  # Hugging Face tokenizers cannot be shared while they work
             tokens = encode(self.matcher.tokenizer, texts)
-        with torch.inference_mode():
+        with torch.inference_mode(), _one_core(self.device.type == "cpu" and len(texts) <= FEW):
             return self._vectors(self.matcher.keep_texts(tokens.to(self.device)).vectors)
 
     def _vectors(self, vectors: Tensor) -> np.ndarray:
         return unit(vectors[:, : self.layout.set_size].float().cpu().numpy())
+
+
+@contextmanager
+def _one_core(wanted: bool) -> Iterator[None]:
+    """Where wanted, this thread's products run on one core."""
+    threads = torch.get_num_threads()
+    if not wanted or threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

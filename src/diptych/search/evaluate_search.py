@@ -200,6 +200,8 @@ def evaluate_index(
 ) -> dict[str, Any]:
     """The figures of the index at an address, with the sentences of a text file or its own."""
     with Index.open(address, device=device) as index:
+        if not len(index):
+            raise DiptychError(f"{address}: the index is empty; fill it with `diptych index FOLDER`")
         if queries is None:
             asked = own_queries(index)
         else:

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -197,17 +195,6 @@ def _digest(data: bytes) -> str:
 def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-@cache
-def heic_is_read() -> bool:
-    """Whether HEIC pictures can be decoded here; if so, Pillow is told how."""
-    if find_spec("pillow_heif") is None:
-        return False
-    from pillow_heif import register_heif_opener
-
-    register_heif_opener()
-    return True
 
 
 def data_folder() -> Path:

@@ -1,36 +1,35 @@
 """An index of pictures and sentences: made, filled, kept in step with folders, and searched."""
 
-import hashlib
-import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from PIL import Image
 
-import diptych
 from diptych.common.errors import DiptychError
 from diptych.search.files import Choice, What, roots_of
+from diptych.search.index_model import DEFAULT_MODEL, IndexModel, locals_of
+from diptych.search.metadata import read_metadata
+from diptych.search.new_entry import NewEntry, Outcome, held_picture, held_sentence
 from diptych.search.open_store import open_store
+from diptych.search.options import Options, SearchOptions
 from diptych.search.query import Asked, as_query
-from diptych.search.read_items import NewEntry, Outcome, read_metadata
 from diptych.search.results import Answer
-from diptych.search.store import Condition, Kind, Layout, Stamp, Store, Value
+from diptych.search.store import Condition, Kind, Layout, Store, Value
 from diptych.search.sync import Embed, SyncReport, Writer, sync
 
 if TYPE_CHECKING:  # these need torch, which a run that finds nothing new does not
     import torch
 
     from diptych.search.embedder import Embedder, LocalsSource
-    from diptych.search.rerank import Rerank
     from diptych.search.searching import Searcher
 
 Metadata = Mapping[str, dict[str, Value]]
-DEFAULT_MODEL = "default"
+# Properties of this name say which folders and files it was filled from.
+ROOT = "root:"
 
 
 class Index:
@@ -38,12 +37,9 @@ class Index:
 
     def __init__(self, store: Store, device: "torch.device | str | None" = None) -> None:
         self.store = store
-        self.device = device
+        self._model = IndexModel(store, device)
         self._lock = threading.RLock()
-        self._embedder: Embedder | None = None
         self._searcher: Searcher | None = None
-        self._checked_pictures = False
-        self._properties = store.properties
 
     # Making and opening.
 
@@ -69,16 +65,12 @@ class Index:
             if layout is None or keep_locals is not None:
                 raise DiptychError("an index without a model needs the layout of its vectors, and keeps no locals")
             index = cls(open_store(address, layout), device)
-            index._claim({"model": ""})
+            index._model.claim("")
             return index
         embedder = model if isinstance(model, Embedder) else load_embedder(model, device)
         index = cls(open_store(address, embedder.layout), device)
-        properties = {"model": embedder.name, "locals": ""}
-        if keep_locals is not None:
-            properties["locals"] = json.dumps(asdict(locals_of(keep_locals)))
-        index._claim(properties)
-        index._check(embedder, pictures=False)
-        index._embedder = embedder
+        index._model.claim(embedder.name, None if keep_locals is None else locals_of(keep_locals))
+        index._model.use(embedder)
         return index
 
     @classmethod
@@ -86,68 +78,30 @@ class Index:
         """An index that is there; its model is loaded when it is first needed."""
         store = open_store(address)
         index = cls(store, device)
-        if "model" not in index._properties:
+        if not index._model.known:
             store.close()
             raise DiptychError(f"{store.address}: the index was never filled; run `diptych index` again")
         return index
 
-    def _claim(self, properties: dict[str, str]) -> None:
-        """Write down what the index is, or see that it is the same already."""
-        known = self._properties.get("model")
-        if known is None:
-            self.store.set_properties({**properties, "made-with": f"diptych {diptych.__version__}"})
-        elif known != properties["model"]:
-            self.store.close()
-            made, asked = (name or "vectors from elsewhere" for name in (known, properties["model"]))
-            raise DiptychError(
-                f"{self.store.address}: made with {made!r}, not {asked!r}; index into another file with --index"
-            )
-        elif properties.get("locals") and properties["locals"] != self._properties.get("locals"):
-            self.store.close()
-            raise DiptychError(f"{self.store.address}: made without these local features; index into another file")
-        self._properties = self.store.properties
-
     @property
     def model(self) -> str:
         """The name of its model; empty where its vectors came from elsewhere."""
-        return self._properties.get("model", "")
+        return self._model.name
 
     @property
     def kept_locals(self) -> "LocalsSource | None":
         """What the local features that it keeps were computed with."""
-        from diptych.search.embedder import LocalsSource
-
-        text = self._properties.get("locals")
-        return LocalsSource(**json.loads(text)) if text else None
+        return self._model.kept_locals
 
     @property
     def embedder(self) -> "Embedder":
         """The model, loaded on first use, and seen to be the one that the index was made with."""
-        from diptych.search.embedder import load_embedder
+        return self._model.embedder
 
-        with self._lock:
-            if self._embedder is None:
-                if not self.model:
-                    raise DiptychError(f"{self.store.address}: has vectors from elsewhere and no model to embed with")
-                embedder = load_embedder(self.model, self.device)
-                self._check(embedder, pictures=False)
-                self._embedder = embedder
-            return self._embedder
-
-    def _check(self, embedder: "Embedder", pictures: bool) -> None:
-        """See by a probe that the model is the one that was used before; write it down where it is the first."""
-        from diptych.search.embedder import same_probe
-
-        name = "probe-picture" if pictures else "probe-text"
-        probe, known = embedder.probe(pictures), self._properties.get(name)
-        if known is None and (pictures or not self.count()):
-            self.store.set_properties({name: probe})
-            self._properties[name] = probe
-        elif known is not None and not same_probe(known, probe):
-            raise DiptychError(
-                f"{self.store.address}: the model {embedder.name!r} is no longer what it was when the index was made: "
-                "its vectors differ; index again into another file"
-            )
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders and files that it was ever brought in step with, as absolute paths."""
+        return tuple(name.removeprefix(ROOT) for name in self.store.properties if name.startswith(ROOT))
 
     # Filling.
 
@@ -172,9 +126,13 @@ class Index:
             raise DiptychError("expected at least one folder or file to index")
         columns = read_metadata(metadata) if isinstance(metadata, Path) else metadata or {}
         choice = Choice(what, tuple(exclude), hidden, archives)
+        roots = roots_of(paths)
+        new = {ROOT + root: "" for root in set(roots) - set(self.roots)}
+        if new:
+            self.store.set_properties(new)
         report = sync(
             self.store,
-            roots_of(paths),
+            roots,
             lambda: embed or self.local_embed(batch_size, workers),
             choice,
             columns,
@@ -193,15 +151,9 @@ class Index:
 
         metadata: columns by key. Files are added with `sync`.
         """
-        now, columns = time.time_ns(), metadata or {}
-        entries = [
-            NewEntry(key, "picture", Stamp(key, 0, now, _pixels_digest(image)), _Held(image), "", columns.get(key, {}))
-            for key, image in (pictures or {}).items()
-        ]
-        entries += [
-            NewEntry(key, "sentence", Stamp(key, len(text), now, ""), None, text, columns.get(key, {})).with_digest()
-            for key, text in (sentences or {}).items()
-        ]
+        columns = metadata or {}
+        entries = [held_picture(key, image, columns.get(key)) for key, image in (pictures or {}).items()]
+        entries += [held_sentence(key, text, columns.get(key)) for key, text in (sentences or {}).items()]
         return self.add_entries(entries)
 
     def add_entries(self, entries: Iterable[NewEntry]) -> SyncReport:
@@ -234,8 +186,7 @@ class Index:
 
     def prepare(self) -> None:
         """Make later searches quick, and work out the background that confidences stand against."""
-        with self._lock:
-            loaded = self._embedder is not None
+        loaded = self._model.loaded
         background = self.searcher.background
         background.forget()
         self.store.prepare(background.sentences() if loaded else None)
@@ -248,11 +199,7 @@ class Index:
         """The function that embeds entries with this process's model."""
         from diptych.search.pipeline import LocalsKeeper, embed_entries
 
-        embedder = self.embedder
-        if not self._checked_pictures:
-            self._check(embedder, pictures=True)
-            self._checked_pictures = True
-        source = self.kept_locals
+        embedder, source = self._model.picture_embedder, self.kept_locals
         keeper = None if source is None else LocalsKeeper(source, embedder)
 
         def embed(entries: Iterable[NewEntry]) -> Iterator[list[Outcome]]:
@@ -272,46 +219,13 @@ class Index:
                 self._searcher = Searcher(self.store, lambda: self.embedder, lambda: self.kept_locals)
             return self._searcher
 
-    def search(
-        self,
-        query: Asked,
-        top: int = 10,
-        *,
-        kind: Kind = "picture",
-        where: Sequence[Condition] = (),
-        threshold: float | None = None,
-        least_confidence: float | None = None,
-        confidence: bool = True,
-        rerank: "Rerank | None" = None,
-        group: float | None = None,
-    ) -> Answer:
-        """The best entries for a sentence, a picture, a vector, or several terms with weights.
+    def search(self, query: Asked, top: int = 10, **options: Unpack[SearchOptions]) -> Answer:
+        """The `top` best entries for a sentence, a picture, a vector, or several terms with weights."""
+        return self.search_batch([query], top, **options)[0]
 
-        where: filters; threshold, least_confidence: least score and confidence; group: near duplicates become one
-        """
-        from diptych.search.searching import Options
-
-        options = Options(top, kind, tuple(where), threshold, least_confidence, confidence, rerank, group)
-        return self.searcher.search([as_query(query)], options)[0]
-
-    def search_batch(
-        self,
-        queries: Sequence[Asked],
-        top: int = 10,
-        *,
-        kind: Kind = "picture",
-        where: Sequence[Condition] = (),
-        threshold: float | None = None,
-        least_confidence: float | None = None,
-        confidence: bool = True,
-        rerank: "Rerank | None" = None,
-        group: float | None = None,
-    ) -> list[Answer]:
+    def search_batch(self, queries: Sequence[Asked], top: int = 10, **options: Unpack[SearchOptions]) -> list[Answer]:
         """The same for many queries, embedded and retrieved together."""
-        from diptych.search.searching import Options
-
-        options = Options(top, kind, tuple(where), threshold, least_confidence, confidence, rerank, group)
-        return self.searcher.search([as_query(query) for query in queries], options)
+        return self.searcher.search([as_query(query) for query in queries], Options(top, **options))
 
     def count(self, where: Sequence[Condition] = ()) -> int:
         """How many entries fit."""
@@ -343,73 +257,3 @@ class Index:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Held:
-    """A picture that is in memory already."""
-
-    def __init__(self, image: Image.Image) -> None:
-        self.image = image
-
-    def __call__(self) -> Image.Image:
-        return self.image
-
-
-def _pixels_digest(image: Image.Image) -> str:
-    return hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest()
-
-
-def locals_of(reranker: str) -> "LocalsSource":
-    """What a re-ranking model needs of each picture."""
-    from diptych.encoders.images import FeatureEncoder
-    from diptych.search.embedder import LocalsSource, load_search_matcher
-
-    encoder = load_search_matcher(reranker, "cpu").image_encoder
-    source = LocalsSource.of(encoder.config) if isinstance(encoder, FeatureEncoder) else None
-    if source is None:
-        raise DiptychError(
-            f"{reranker}: reads pictures itself; only what a model over local features needs can be kept"
-        )
-    return source
-
-
-def open_index(
-    address: str | Path,
-    model: str | None = None,
-    *,
-    keep_locals: str | None = None,
-    device: "torch.device | str | None" = None,
-) -> Index:
-    """The index at an address, made where there is none; a model that is named must be the one it was made with."""
-    from diptych.search.names import canonical_name
-
-    try:
-        index = Index.open(address, device=device)
-    except DiptychError:
-        if not _can_be_made(address):
-            raise
-        return Index.create(address, model or DEFAULT_MODEL, keep_locals=keep_locals, device=device)
-    named = None if model is None else canonical_name(model)
-    if named is not None and named != index.model and f"{named}/best" != index.model:
-        known = index.model or "vectors from elsewhere"
-        index.close()
-        raise DiptychError(f"{address}: made with {known!r}, not {named!r}; index into another file with --index")
-    if keep_locals is not None and (index.kept_locals is None or not index.kept_locals.same(locals_of(keep_locals))):
-        index.close()
-        raise DiptychError(f"{address}: made without what {keep_locals} needs; index into another file with --index")
-    return index
-
-
-def _can_be_made(address: str | Path) -> bool:
-    """Whether there is no index yet: none at all, or one whose maker was killed before it wrote down its model."""
-    if "://" in str(address):
-        return str(address).startswith("milvus:")
-    if not Path(address).exists():
-        return True
-    try:
-        store = open_store(address)
-    except DiptychError:
-        return False
-    unfilled = "model" not in store.properties
-    store.close()
-    return unfilled

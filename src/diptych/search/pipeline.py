@@ -15,8 +15,7 @@ from diptych.data.collection import Item, Problem
 from diptych.encoders.backbones import Extractor, Size
 from diptych.encoders.preprocess import read_picture
 from diptych.search.embedder import Embedder, LocalsSource
-from diptych.search.files import heic_is_read
-from diptych.search.read_items import Failed, NewEntry, Outcome
+from diptych.search.new_entry import Failed, NewEntry, Outcome
 from diptych.search.store import Entry
 
 MOST_WORKERS = 16
@@ -61,7 +60,6 @@ def embed_entries(
     On the CPU each worker takes a batch from the file to the vectors on one core. Elsewhere the workers decode, and
     the device gets one batch after another.
     """
-    heic_is_read()
     cores = os.cpu_count() or 1
     workers = min(cores, MOST_WORKERS) if workers is None else workers
     on_cpu = embedder.device.type == "cpu"

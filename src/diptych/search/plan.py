@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from diptych.data.collection import Problem
-from diptych.search.files import Choice, FoundFile, file_kind, file_of, heic_is_read, prefix_of, walk
+from diptych.data.pictures import heic_is_read
+from diptych.search.files import Choice, FoundFile, file_kind, file_of, prefix_of, walk
 from diptych.search.store import Stamp, Store, Value
 
 # A store's property of this name says that all parts of a file are in it: its size, time and what was wanted of it.
@@ -111,7 +112,7 @@ def make_plan(store: Store, roots: Sequence[str], choice: Choice, metadata: Meta
                 file, entry = next(walked, None), next(stored, None)
     if without_decoder:
         files = "file" if without_decoder == 1 else "files"
-        what = f"left out: HEIC needs a decoder; install pillow-heif ({without_decoder} {files})"
+        what = f"left out: HEIC needs a decoder; install diptych[heic] ({without_decoder} {files})"
         plan.problems.append(Problem("*.heic", what))
     return plan
 

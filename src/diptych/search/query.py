@@ -11,7 +11,7 @@ from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Open
-from diptych.search.read_items import cell_value
+from diptych.search.metadata import cell_value
 from diptych.search.store import OWN_FIELDS, Condition, Kind, Value
 
 Picture = Image.Image | Path | Open

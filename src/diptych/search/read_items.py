@@ -1,81 +1,22 @@
-"""What is to be indexed, read from files: pictures, and the parts of text files, webdataset tars and parquet files."""
+"""What is to be indexed, read from files: the parts of text files, webdataset tars and parquet files."""
 
-import csv
 import json
 import os
-import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Item, Open, Problem
-from diptych.data.pictures import PictureBytes, PictureFile
+from diptych.data.collection import Item, Problem
+from diptych.data.pictures import PictureBytes
 from diptych.data.readers import fields
 from diptych.data.readers.faults import Faults
 from diptych.data.readers.webdataset import read_webdataset, stream_webdataset
-from diptych.search.files import FoundFile, What, content_digest, file_kind, file_of
-from diptych.search.store import OWN_FIELDS, Entry, Kind, Stamp, Value
-
-ROWS_AT_ONCE = 64
-Source = Open | None
-
-
-@dataclass(frozen=True)
-class NewEntry:
-    """An entry that has no vectors yet.
-
-    stamp: its digest is empty while the content has not been read
-    open: decodes the picture; None for a sentence
-    known: the digest of what the index already has under this key; the same content is not embedded again
-    """
-
-    key: str
-    kind: Kind
-    stamp: Stamp
-    open: Source = None
-    text: str = ""
-    metadata: dict[str, Value] = field(default_factory=dict)
-    known: str = ""
-
-    def with_digest(self) -> "NewEntry":
-        """The same with the hash of its content."""
-        if self.stamp.digest:
-            return self
-        try:
-            digest = content_digest(self.text if self.kind == "sentence" else self.open)
-        except OSError as error:
-            raise DiptychError(f"{self.key}: cannot be read: {error.strerror}") from None
-        return replace(self, stamp=replace(self.stamp, digest=digest))
-
-
-@dataclass(frozen=True)
-class Failed:
-    """An entry that could not be read."""
-
-    key: str
-    problem: Problem
-
-
-Piece = NewEntry | Problem
-# What became of a new entry: it comes back as it was, with its digest, where the index has this content already.
-Outcome = Entry | NewEntry | Failed
-
-
-def picture_of(file: FoundFile, metadata: dict[str, Value] | None = None, known: str = "") -> NewEntry:
-    """A picture file as an entry to be."""
-    stamp = Stamp(file.path, file.size, file.changed, "")
-    return NewEntry(file.path, "picture", stamp, PictureFile(Path(file.path)), metadata=metadata or {}, known=known)
-
-
-def sentence_entry(key: str, text: str, file: FoundFile, metadata: dict[str, Value] | None = None) -> NewEntry:
-    """A sentence of a file as an entry to be."""
-    stamp = Stamp(key, file.size, file.changed, content_digest(text))
-    return NewEntry(key, "sentence", stamp, text=text, metadata=metadata or {})
+from diptych.search.files import FoundFile, What, file_kind
+from diptych.search.metadata import cell_value, columns_of
+from diptych.search.new_entry import NewEntry, Piece, picture_of, sentence_entry
+from diptych.search.store import Stamp, Value
+from diptych.search.table_rows import csv_rows, parquet_rows
 
 
 def read_parts(file: FoundFile, what: What) -> Iterator[Piece]:
@@ -100,45 +41,6 @@ def read_parts(file: FoundFile, what: What) -> Iterator[Piece]:
         yield Problem(file.path, f"cannot be read: {error.strerror or error}")
 
 
-def read_metadata(path: Path) -> dict[str, dict[str, Value]]:
-    """Columns for pictures from a csv, tsv, jsonl or parquet file, by the picture's absolute path.
-
-    One column names the picture, by its path or its path from this file's folder; the others are the metadata.
-    """
-    table: dict[str, dict[str, Value]] = {}
-    for where, record in _records(path):
-        column = fields.pick(record, fields.PICTURES)
-        if column is None or not isinstance(record[column], str) or not record[column]:
-            raise DiptychError(f"{where}: expected a column 'path' or 'file_name' with a picture's path")
-        picture = os.path.normpath(os.path.join(os.path.abspath(path.parent), os.path.expanduser(record[column])))
-        table[picture] = columns_of(record, without=(column,))
-    return table
-
-
-def columns_of(record: Mapping[str, Any], without: tuple[str, ...] = ()) -> dict[str, Value]:
-    """The columns that filters can ask for: text and numbers; what is empty or anything else is left out."""
-    columns: dict[str, Value] = {}
-    for name, value in record.items():
-        if name in without or not isinstance(name, str) or not name.strip():
-            continue
-        column = name.strip() if name.strip() not in OWN_FIELDS else f"{name.strip()}_"
-        if isinstance(value, bool):
-            columns[column] = str(value).lower()
-        elif isinstance(value, str | int | float) and value != "" and value == value:
-            columns[column] = value
-    return columns
-
-
-def cell_value(cell: str) -> Value:
-    """A cell of a table: a number where it reads like one."""
-    text = cell.strip()
-    try:
-        number = float(text) if any(c in text for c in ".eE") else int(text)
-    except ValueError:
-        return text
-    return number if number == number and abs(number) < 1 << 53 else text
-
-
 def _lines(file: FoundFile) -> Iterator[Piece]:
     with open(file.path, encoding="utf-8-sig", newline="\n") as lines:
         for number, line in enumerate(lines, 1):
@@ -148,7 +50,7 @@ def _lines(file: FoundFile) -> Iterator[Piece]:
 
 
 def _table(file: FoundFile) -> Iterator[Piece]:
-    for number, record in _rows(Path(file.path)):
+    for number, record in csv_rows(Path(file.path)):
         if isinstance(record, Problem):
             yield record
             continue
@@ -161,28 +63,6 @@ def _table(file: FoundFile) -> Iterator[Piece]:
         if text:
             columns = columns_of({k: cell_value(v) for k, v in record.items()}, (column,))
             yield sentence_entry(f"{file.path}#{number}", text, file, columns)
-
-
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, str] | Problem]]:
-    """The rows of a csv or tsv file with a header, and the line that each ends on; what is wrong with a row."""
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.reader(lines, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
-        header: list[str] | None = None
-        while True:
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                raise DiptychError(f"{path}: line {reader.line_num}: not a valid table: {error}") from None
-            if header is None:
-                header = [cell.strip() for cell in cells]
-            elif cells:
-                if len(cells) != len(header):
-                    what = f"expected {len(header)} fields, got {len(cells)}"
-                    yield reader.line_num, Problem(f"{path}: line {reader.line_num}", what)
-                else:
-                    yield reader.line_num, dict(zip(header, cells, strict=True))
 
 
 def _json_lines(file: FoundFile) -> Iterator[Piece]:
@@ -235,7 +115,7 @@ def _tar(file: FoundFile, what: What) -> Iterator[Piece]:
 
 def _parquet(file: FoundFile, what: What) -> Iterator[Piece]:
     """Rows with a picture (bytes, or the path of a file), with sentences, or with both; other columns are metadata."""
-    for row, record in _parquet_rows(Path(file.path)):
+    for row, record in parquet_rows(Path(file.path)):
         where, key = f"{file.path}: row {row}", f"{file.path}#{row}"
         picture = fields.pick(record, fields.PICTURES)
         caption = fields.pick(record, fields.CAPTIONS)
@@ -266,89 +146,3 @@ def _parquet_picture(value: Any, key: str, file: FoundFile, metadata: dict[str, 
     except OSError as error:
         return Problem(path, f"cannot be read: {error.strerror}")
     return picture_of(FoundFile(path, "picture", status.st_size, status.st_mtime_ns), metadata)
-
-
-def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise DiptychError(f"{path}: needs the package pyarrow; install diptych[search]") from None
-    try:
-        with parquet.ParquetFile(path) as table:
-            row = 0
-            for batch in table.iter_batches(ROWS_AT_ONCE):
-                for record in batch.to_pylist():
-                    yield row, record
-                    row += 1
-    except pyarrow.ArrowException as error:
-        raise DiptychError(f"{path}: not a readable parquet file: {error}") from None
-
-
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a table of any kind, each with its place."""
-    suffix = path.suffix.lower()
-    if not path.is_file():
-        raise DiptychError(f"{path}: no such file; expected a table of metadata (csv, tsv, jsonl or parquet)")
-    if suffix == ".parquet":
-        for row, record in _parquet_rows(path):
-            yield f"{path}: row {row}", record
-    elif suffix in (".csv", ".tsv"):
-        for number, cells in _rows(path):
-            if isinstance(cells, Problem):
-                raise DiptychError(str(cells))
-            name = fields.pick(cells, fields.PICTURES)
-            yield f"{path}: line {number}", {k: v if k == name else cell_value(v) for k, v in cells.items()}
-    elif suffix in (".jsonl", ".ndjson"):
-        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
-            if line.strip():
-                try:
-                    record = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise DiptychError(f"{path}: line {number}: not valid JSON: {error.msg}") from None
-                if not isinstance(record, dict):
-                    raise DiptychError(f"{path}: line {number}: expected an object")
-                yield f"{path}: line {number}", record
-    else:
-        raise DiptychError(f"{path}: expected a table of metadata: csv, tsv, jsonl or parquet")
-
-
-def open_key(key: str) -> Open:
-    """A function that decodes the picture of an entry: a file, or a part of a tar or parquet file."""
-    file = file_of(key)
-    if file == key:
-        return PictureFile(Path(key))
-    part = key[len(file) + 1 :]
-    return partial(_open_row if file.lower().endswith(".parquet") else _open_member, Path(file), part)
-
-
-def _open_member(path: Path, name: str) -> Image.Image:
-    try:
-        with tarfile.open(path) as archive:
-            content = archive.extractfile(name)
-            data = content.read() if content is not None else b""
-    except (tarfile.TarError, KeyError, OSError, EOFError):
-        raise DiptychError(f"{path}: {name}: cannot be read from this tar") from None
-    return PictureBytes(data, f"{path}: {name}")()
-
-
-def _open_row(path: Path, row: str) -> Image.Image:
-    where = f"{path}: row {row}"
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise DiptychError(f"{path}: needs the package pyarrow; install diptych[search]") from None
-    try:
-        with parquet.ParquetFile(path) as table:
-            wanted, group = int(row), 0
-            while wanted >= table.metadata.row_group(group).num_rows:
-                wanted -= table.metadata.row_group(group).num_rows
-                group += 1
-            column = fields.pick(table.schema_arrow.names, fields.PICTURES)
-            value = table.read_row_group(group, columns=[column]).column(0)[wanted].as_py()
-    except (ArrowException, OSError, ValueError, IndexError):
-        raise DiptychError(f"{where}: cannot be read from this parquet file") from None
-    data = value.get("bytes") if isinstance(value, Mapping) else value
-    if not isinstance(data, bytes):
-        raise DiptychError(f"{where}: holds no picture's bytes")
-    return PictureBytes(data, where)()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -12,29 +12,21 @@ from diptych.common.errors import DiptychError, nearest
 from diptych.encoders.images import FeatureEncoder
 from diptych.matchers.kept import Kept
 from diptych.scoring.candidates import score_candidates
+from diptych.scoring.fusion import Fusion
 from diptych.search.embedder import LocalsSource, load_search_matcher, open_upright
 from diptych.search.names import canonical_name
+from diptych.search.open_key import open_key
 from diptych.search.query import Query, Term
-from diptych.search.read_items import open_key
 from diptych.search.store import Entry, Kind
-
-Fusion = Literal["replace", "sum", "rrf"]
-# Of reciprocal rank fusion (Cormack et al., 2009): ranks count as 1 / (60 + rank).
-RRF = 60
 
 
 @dataclass(frozen=True)
 class Rerank:
-    """Which model rescores how many of the first stage's results, and how the two scores become one.
-
-    replace: the second score alone
-    sum: both scores, each less its mean and over its deviation among the candidates, added
-    rrf: 1 / (60 + rank in the first) + 1 / (60 + rank in the second)
-    """
+    """Which model rescores how many of the first stage's results, and how the two scores become one (`fuse`)."""
 
     model: str
     depth: int = 100
-    fusion: Fusion = "rrf"
+    fusion: Fusion = "sum"
 
     def __post_init__(self) -> None:
         if self.depth < 1:
@@ -130,33 +122,3 @@ def _weighted(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     missing = np.isinf(scores).any(0)
     mean = weights @ np.where(missing, 0, scores) / np.abs(weights).sum()
     return np.where(missing, -np.inf, mean).astype(np.float32)
-
-
-def fuse(first: np.ndarray, second: np.ndarray, fusion: Fusion) -> np.ndarray:
-    """One score (c,) from both stages' (c,); what the second could not score comes after everything it could."""
-    missing = np.isinf(second)
-    if missing.all():
-        return first.astype(np.float64)
-    if fusion == "replace":
-        fused = second.astype(np.float64)
-    elif fusion == "sum":
-        known = ~missing
-        fused = _standard(first, known) + _standard(np.where(missing, 0, second), known)
-    else:
-        fused = 1 / (RRF + _ranks(first)) + 1 / (RRF + _ranks(second))
-    if missing.any():
-        lowest = fused[~missing].min()
-        fused[missing] = lowest - 1 - _ranks(first)[missing]
-    return fused
-
-
-def _standard(scores: np.ndarray, known: np.ndarray) -> np.ndarray:
-    spread = float(scores[known].std())
-    return np.asarray((scores.astype(np.float64) - scores[known].mean()) / (spread if spread > 1e-12 else 1.0))
-
-
-def _ranks(scores: np.ndarray) -> np.ndarray:
-    """Ranks from 1, the highest score first; of equal ones the earlier."""
-    ranks = np.empty(len(scores), np.int64)
-    ranks[np.argsort(-scores.astype(np.float64), kind="stable")] = np.arange(1, len(scores) + 1)
-    return ranks

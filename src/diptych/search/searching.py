@@ -7,45 +7,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diptych.common.errors import DiptychError
+from diptych.scoring.fusion import fuse
 from diptych.search.confidence import Background, combined, weighted_scores
 from diptych.search.duplicates import group_near
 from diptych.search.embedder import Embedder, LocalsSource
+from diptych.search.options import Options
 from diptych.search.query import Query, Term
-from diptych.search.rerank import Rerank, Reranker, fuse
+from diptych.search.rerank import Rerank, Reranker
 from diptych.search.results import Answer, Clock, Result
 from diptych.search.store import Condition, Entry, Kind, Store
 
 # How many more candidates are retrieved where the store cannot give the final order itself.
 DEEPER, FEWEST = 5, 100
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to search.
-
-    top: most results
-    kind: what is looked for
-    where: filters, all of which must fit
-    threshold: least score; least_confidence: least confidence
-    confidence: whether confidences are worked out
-    rerank: the second stage, or none
-    group: near duplicates, this close, become one result; None leaves them apart
-    """
-
-    top: int = 10
-    kind: Kind = "picture"
-    where: tuple[Condition, ...] = ()
-    threshold: float | None = None
-    least_confidence: float | None = None
-    confidence: bool = True
-    rerank: Rerank | None = None
-    group: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.top < 1:
-            raise DiptychError(f"top: expected at least 1, got {self.top}")
-        if self.group is not None and not 0 < self.group <= 1:
-            raise DiptychError(f"group: expected a closeness above 0, at most 1, got {self.group}")
 
 
 @dataclass

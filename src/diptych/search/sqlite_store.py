@@ -271,7 +271,7 @@ def _hits(db: sqlite3.Connection, vectors: "Vectors", found: "Found") -> list[li
     for some in _chunks(np.unique(numbers).tolist()):
         keys.update(db.execute(f"SELECT id, key FROM entries WHERE id IN ({','.join('?' * len(some))})", some))
     return [
-        sorted((Hit(keys[i], s) for i, s in zip(row, scores, strict=True) if i >= 0), key=lambda h: (-h.score, h.key))
+        [Hit(key, -s) for s, key in sorted((-s, keys[i]) for i, s in zip(row, scores, strict=True) if i >= 0)]
         for row, scores in zip(numbers.tolist(), found.scores.tolist(), strict=True)
     ]
 

@@ -10,8 +10,9 @@ from diptych.common.progress import progress_bar
 from diptych.data.collection import Problem
 from diptych.data.pictures import PictureFile
 from diptych.search.files import Choice, FoundFile
+from diptych.search.new_entry import NewEntry, Outcome, picture_of
 from diptych.search.plan import WHOLE, Metadata, Plan, make_plan, metadata_digest, whole_value
-from diptych.search.read_items import NewEntry, Outcome, picture_of, read_parts
+from diptych.search.read_items import read_parts
 from diptych.search.store import Entry, Stamp, Store
 
 # What is embedded is committed when so many entries wait for it, or after so many seconds.

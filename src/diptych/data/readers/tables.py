@@ -2,9 +2,9 @@
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Collection, Item, Sentence
@@ -160,18 +160,12 @@ def _numbered(name: str) -> str:
     return base if sign and number.isdigit() else name
 
 
-def _rows(path: Path, faults: Faults) -> Iterator[Record]:
-    separator = sniff(path)
-    if separator is None:
-        raise DiptychError(
-            f"{path}: line 1: expected a header with 'image' and 'caption', or a picture's name and a caption"
-        )
-    if separator == ",":
-        reader = csv.reader((line + "\n" for _, line in _lines(path)), strict=True)
-    else:
-        reader = csv.reader((line for _, line in _lines(path)), delimiter=separator, quoting=csv.QUOTE_NONE)
-    columns: tuple[int, int, int | None] | None = None
-    width = 0
+def cells_of(
+    path: Path, lines: Iterable[str], separator: str = ",", *, quotes: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row, and the line that it ends on; a table that cannot be read is an error with its line."""
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
+    reader = csv.reader(lines, delimiter=separator, quoting=quoting, strict=quotes)
     while True:
         try:
             cells = next(reader)
@@ -179,9 +173,22 @@ def _rows(path: Path, faults: Faults) -> Iterator[Record]:
             return
         except csv.Error as error:
             raise DiptychError(f"{path}: line {reader.line_num}: not a valid table: {error}") from None
+        yield reader.line_num, cells
+
+
+def _rows(path: Path, faults: Faults) -> Iterator[Record]:
+    separator = sniff(path)
+    if separator is None:
+        raise DiptychError(
+            f"{path}: line 1: expected a header with 'image' and 'caption', or a picture's name and a caption"
+        )
+    lines = (line + "\n" for _, line in _lines(path))
+    columns: tuple[int, int, int | None] | None = None
+    width = 0
+    for line, cells in cells_of(path, lines, separator, quotes=separator == ","):
         if not any(cell.strip() for cell in cells):
             continue
-        where = f"{path}: line {reader.line_num}"
+        where = f"{path}: line {line}"
         if columns is None:
             width = len(cells)
             columns = _header([cell.strip() for cell in cells])
