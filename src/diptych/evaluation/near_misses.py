@@ -22,20 +22,7 @@ def near_miss_figures(
     changed one; near-miss/ATTRIBUTE: both kinds, of pairs that differ in that attribute; near-miss/all: all of them.
     regions: what the matcher was trained on, where it takes local features
     """
-    if not pairs:
-        raise DiptychError("near misses: expected at least one pair")
-    scenes = [s for pair in pairs for s in (pair.scene, pair.other)]
-    pictures: Pictures
-    if isinstance(matcher.image_encoder, FeatureEncoder):
-        features = SceneFeatures(scenes, regions)
-        pictures = [features[row] for row in range(len(features))]
-    else:
-        pictures = [image for pair in pairs for image in (pair.picture(), pair.other_picture())]
-    images = matcher.encode_images(pictures)
-    texts = matcher.encode_texts([t.text for pair in pairs for t in (pair.sentence, pair.wrong)])
-    right = _scores(matcher, images[0::2], texts[0::2])
-    sentence = right > _scores(matcher, images[0::2], texts[1::2])
-    picture = right > _scores(matcher, images[1::2], texts[0::2])
+    sentence, picture = near_miss_hits(matcher, pairs, regions)
     attributes = np.array([pair.attribute for pair in pairs])
     figures = {
         "near-miss/all": np.concatenate([sentence, picture]),
@@ -46,6 +33,26 @@ def near_miss_figures(
         chosen = attributes == attribute
         figures[f"near-miss/{attribute}"] = np.concatenate([sentence[chosen], picture[chosen]])
     return {name: 100 * float(hits.mean()) for name, hits in figures.items()}
+
+
+def near_miss_hits(
+    matcher: Matcher, pairs: Sequence[NearMissPair], regions: RegionKind = "boxes"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether the right sentence, and the right picture, scored higher than the other: (pairs,) bool each."""
+    if not pairs:
+        raise DiptychError("near misses: expected at least one pair")
+    pictures: Pictures
+    encoder = matcher.image_encoder
+    if isinstance(encoder, FeatureEncoder) and encoder.config.backbone is None:
+        features = SceneFeatures([scene for pair in pairs for scene in (pair.scene, pair.other)], regions)
+        pictures = [features[row] for row in range(len(features))]
+    else:
+        pictures = [draw for pair in pairs for draw in (pair.picture, pair.other_picture)]
+    images = matcher.encode_images(pictures)
+    texts = matcher.encode_texts([caption.text for pair in pairs for caption in (pair.sentence, pair.wrong)])
+    right = _scores(matcher, images[0::2], texts[0::2])
+    sentence = right > _scores(matcher, images[0::2], texts[1::2])
+    return sentence, right > _scores(matcher, images[1::2], texts[0::2])
 
 
 def _scores(matcher: Matcher, images: Kept, texts: Kept) -> np.ndarray:

@@ -45,12 +45,12 @@ def picture_page(title: str, picture: Image.Image, description: str) -> str:
     )
 
 
-def page(title: str, body: str) -> str:
+def page(title: str, body: str, style: str = STYLE) -> str:
     """A whole page in both colour schemes, which asks nothing of anybody else."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{escape(title)}</title><style>{STYLE}</style></head>
+<title>{escape(title)}</title><style>{style}</style></head>
 <body>{body}</body></html>
 """
 

@@ -1,0 +1,69 @@
+"""CAMP's gates on right and wrong pairs, counted."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from diptych.common.progress import track
+from diptych.matchers.camp import CAMP
+from diptych.report.subject import Subject, draw
+
+BINS = 20
+PAIRS = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Gates:
+    """Gates of every region or word of the pairs, the mean over d of a gate vector: (gates,), each from 0 to 1.
+
+    By kind: `positive` pairs are a sentence with its own picture, `negative` ones with another.
+    """
+
+    regions: dict[str, np.ndarray]
+    words: dict[str, np.ndarray]
+    pairs: int
+
+    def counts(self, side: str) -> dict[str, np.ndarray]:
+        """How many gates fall into each of 20 equal parts from 0 to 1: (20,) int64 by kind of pair."""
+        found = self.regions if side == "regions" else self.words
+        return {kind: np.histogram(values, bins=BINS, range=(0, 1))[0] for kind, values in found.items()}
+
+
+def gate_pairs(subject: Subject, seed: int = 0, most: int = PAIRS) -> dict[str, list[tuple[int, int]]]:
+    """Pairs (picture, sentence) that are looked at: sentences drawn with the seed, with their own and another picture.
+
+    With a single picture there is no wrong one.
+    """
+    sentences = draw(len(subject.captions), most, seed)
+    count = len(subject.collection)
+    steps = np.random.default_rng(seed).integers(1, max(count, 2), len(sentences))
+    pairs = {"positive": [(int(subject.owners[j]), j) for j in sentences]}
+    if count > 1:
+        pairs["negative"] = [
+            ((int(subject.owners[j]) + int(step)) % count, j) for j, step in zip(sentences, steps, strict=True)
+        ]
+    return pairs
+
+
+def gates_of(subject: Subject, seed: int = 0) -> Gates | None:
+    """The gates of drawn pairs; none where the matcher has no gates."""
+    matcher = subject.matcher
+    if not isinstance(matcher, CAMP) or matcher.config.gate == "none":
+        return None
+    regions: dict[str, np.ndarray] = {}
+    words: dict[str, np.ndarray] = {}
+    pairs = gate_pairs(subject, seed)
+    for kind, chosen in pairs.items():
+        of_regions, of_words = [], []
+        for picture, sentence in track(chosen, f"gates of {kind} pairs", unit="pairs"):
+            images = subject.images[[picture]].trim().to(matcher.device, torch.float32)
+            texts = subject.texts[[sentence]].trim().to(matcher.device, torch.float32)
+            with matcher.inference():
+                seen = matcher.attention(images, texts)
+            assert seen.region_gates is not None
+            assert seen.word_gates is not None
+            of_regions.append(seen.region_gates[0, 0][images.mask[0]].cpu().numpy())
+            of_words.append(seen.word_gates[0, 0][texts.mask[0]].cpu().numpy())
+        regions[kind], words[kind] = np.concatenate(of_regions), np.concatenate(of_words)
+    return Gates(regions, words, len(pairs["positive"]))

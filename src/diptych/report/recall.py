@@ -1,0 +1,155 @@
+"""How good the run is: its figures under every protocol that it was evaluated with, beside the paper's row."""
+
+from collections.abc import Mapping
+from html import escape
+
+from diptych.common.errors import DiptychError
+from diptych.evaluation.figures import RECALLS
+from diptych.evaluation.protocols import PROTOCOLS
+from diptych.evaluation.published import PublishedRow, published
+from diptych.evaluation.result import Evaluation
+from diptych.report.axes import number
+from diptych.report.parts import Section, paragraph, warnings
+from diptych.report.run_folder import RunFolder
+from diptych.report.subject import Subject
+from diptych.training.data import ScenesConfig
+from diptych.training.recipe import Recipe
+
+HEADINGS = {
+    "i2t/r@1": "R@1", "i2t/r@5": "R@5", "i2t/r@10": "R@10",
+    "t2i/r@1": "R@1", "t2i/r@5": "R@5", "t2i/r@10": "R@10", "rsum": "RSUM",
+}  # fmt: skip
+
+
+def recall_section(run: RunFolder, subject: Subject | None, measured: Evaluation | None) -> Section:
+    """The run's figures under every protocol that it was evaluated with, beside the paper's row."""
+    rows, notes, remarks = paper_rows(run.recipe)
+    protocols = {row.protocol for row in rows}
+    lines = [_line(f"Paper: {row.label}", row.protocol or "", _printed(row), "") for row in rows]
+    for evaluation in run.evaluations.values():
+        if evaluation.protocol == "eccv":
+            remarks.append(_eccv(evaluation))
+            continue
+        figures = {key: f"{evaluation[key]:.1f}" for key in HEADINGS}
+        where = f"{evaluation.protocol}, {evaluation.split or 'all'}: {_size(evaluation)}"
+        lines.append(_line("This run", where, figures, "ours"))
+        remarks += evaluation.notes
+        same = [row for row in rows if row.protocol == evaluation.protocol]
+        lines += [_line("This run − paper", row.protocol or "", _gaps(evaluation, row), "") for row in same]
+    if measured is not None and subject is not None and not _saved(run, subject, measured):
+        part = f"drawn from {subject.whole:,}" if subject.sampled else "all"
+        where = f"measured for this report on the {subject.split} split: {_size(measured)} ({part})"
+        lines.append(_line("This run", where, {key: f"{measured[key]:.1f}" for key in HEADINGS}, "ours"))
+    if run.log.best is not None and all(key in run.log.best[1] for key in HEADINGS):
+        epoch, figures_then = run.log.best
+        told = {key: f"{figures_then[key]:.1f}" for key in HEADINGS}
+        lines.append(_line("This run, validation", f"epoch {epoch}, the best; while training", told, ""))
+    kept = {evaluation.protocol for evaluation in run.evaluations.values()}
+    if not run.evaluations:
+        named = "".join(f" --protocol {p}" for p in sorted(p for p in protocols if p)[:1])
+        notes.append(f"The run has no saved evaluation; `diptych evaluate RUN{named}` makes one for the next report.")
+    elif protocols and not protocols & kept:
+        wanted = sorted(p for p in protocols if p)
+        notes.append(
+            f"The paper's row was measured under {' or '.join(wanted)}, and this run under {', '.join(sorted(kept))}: "
+            "the numbers cannot be held against each other."
+            + (f" `diptych evaluate RUN --protocol {wanted[0]}` makes ones that can." if wanted else "")
+        )
+    notes += disagreements(run, subject, measured)
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in HEADINGS.values())
+    body = paragraph(
+        "R@K: the share of queries, in percent, with a right answer among the first K. RSUM: the six recalls summed."
+    )
+    if lines:
+        body += (
+            '<div class="wide" role="region" tabindex="0" aria-label="Recalls"><table class="recall"><thead>'
+            '<tr><td></td><th scope="colgroup" colspan="3">picture → sentence</th>'
+            '<th scope="colgroup" colspan="3">sentence → picture</th><td></td></tr>'
+            f"<tr><td></td>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+        )
+    return Section("recall", "Recall", warnings(notes) + body + "".join(paragraph(r, "note") for r in remarks))
+
+
+def paper_rows(recipe: Recipe) -> tuple[list[PublishedRow], list[str], list[str]]:
+    """The published rows of a recipe under every protocol, warnings, and remarks on where they are from."""
+    if recipe.paper is None:
+        what = "drawn scenes" if isinstance(recipe.data, ScenesConfig) else "this data"
+        return [], [], [f"No paper reports numbers for this recipe on {what}: there is no row to set beside it."]
+    try:
+        table = published(recipe.paper)
+    except DiptychError as error:
+        return [], [f"The paper's numbers are left out: {error}."], []
+    wanted = recipe.paper_row
+    rows = [row for row in table.rows if wanted is None or wanted in (row.method, row.label)]
+    remarks = [f"Paper: {table.printed_as} of {table.paper_title} ({table.venue}). {table.caption}"]
+    remarks += [f"{row.label}: {row.note}" for row in rows if row.note]
+    if not rows:
+        return [], [f"The paper's numbers are left out: {table.id} has no row {wanted!r}."], []
+    return rows, [], list(dict.fromkeys(remarks))
+
+
+def _printed(row: PublishedRow) -> dict[str, str]:
+    told = {}
+    for key in HEADINGS:
+        value = row.values.get(key)
+        if value is not None:
+            told[key] = f"{value:g}?" if key in row.doubtful else f"{value:g}"
+    six = [row.values.get(key) for key in RECALLS]
+    if "rsum" not in told and all(v is not None for v in six) and not row.doubtful:
+        told["rsum"] = f"{sum(v for v in six if v is not None):.1f}"
+    return told
+
+
+def _gaps(evaluation: Evaluation, row: PublishedRow) -> dict[str, str]:
+    gaps = {}
+    for key in HEADINGS:
+        value = row.values.get(key)
+        if value is not None and key not in row.doubtful:
+            gaps[key] = f"{evaluation[key] - value:+.1f}"
+    six = [row.values.get(key) for key in RECALLS]
+    if "rsum" not in gaps and all(v is not None for v in six) and not row.doubtful:
+        gaps["rsum"] = f"{evaluation['rsum'] - sum(v for v in six if v is not None):+.1f}"
+    return gaps
+
+
+def _line(name: str, where: str, figures: Mapping[str, str], css: str) -> str:
+    cells = "".join(f"<td>{escape(figures.get(key, '–'))}</td>" for key in HEADINGS)
+    small = f"<small>{escape(where)}</small>" if where else ""
+    return f'<tr class="{css}"><th scope="row">{escape(name)}{small}</th>{cells}</tr>'
+
+
+def _size(evaluation: Evaluation) -> str:
+    return f"{evaluation.images:,} pictures, {evaluation.sentences:,} sentences"
+
+
+def _eccv(evaluation: Evaluation) -> str:
+    told = ", ".join(f"{key.removeprefix('eccv/')} {number(value, 4)}" for key, value in evaluation.figures.items())
+    return f"{PROTOCOLS['eccv']}, {evaluation.split}: {told}."
+
+
+def _alike(evaluation: Evaluation, subject: Subject, measured: Evaluation) -> bool:
+    """Whether an evaluation was made of the very pictures and sentences that the report looks at."""
+    return (
+        evaluation.protocol in ("all-pairs", "flickr30k", "coco-5k")
+        and evaluation.split == subject.split
+        and (evaluation.images, evaluation.sentences) == (measured.images, measured.sentences)
+    )
+
+
+def _saved(run: RunFolder, subject: Subject, measured: Evaluation) -> bool:
+    return any(
+        _alike(e, subject, measured) and abs(e["rsum"] - measured["rsum"]) <= 1 for e in run.evaluations.values()
+    )
+
+
+def disagreements(run: RunFolder, subject: Subject | None, measured: Evaluation | None) -> list[str]:
+    """Evaluations that the model of today does not bear out: it was trained on since, or the data changed."""
+    if subject is None or measured is None:
+        return []
+    return [
+        f"The saved evaluation {name} has an RSUM of {e['rsum']:.1f}, and the model now {measured['rsum']:.1f} on as "
+        "many pictures: the run went on, or its data changed, since. "
+        f"`diptych evaluate RUN --protocol {e.protocol}` renews it."
+        for name, e in run.evaluations.items()
+        if _alike(e, subject, measured) and abs(e["rsum"] - measured["rsum"]) > 1
+    ]
