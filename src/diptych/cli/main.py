@@ -15,11 +15,13 @@ COMMANDS = {
     "compare": "Runs side by side, with intervals and a paired test.",
     "ablate": "Train and evaluate every variant of a recipe, beside the paper's rows.",
     "convert": "Turn an authors' checkpoint into a Diptych folder.",
+    "report": "A run on one page: curves, tables, examples and failures.",
     "explain": "Show why a picture and a sentence match.",
     "pooling": "The synthetic pooling experiment of VSE∞'s supplement, Table 6.",
     "index": "Index pictures and sentences; only what is new or changed is embedded.",
     "search": "Search your pictures by sentence or picture.",
-    "demo": "The main job in one go, on pictures that come along.",
+    "serve": "Serve the page and the HTTP interface of an index.",
+    "demo": "Index fifty photographs, or your own, search them and serve the page.",
 }
 
 

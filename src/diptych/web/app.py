@@ -1,0 +1,94 @@
+"""The server: the API, the page, and what stands before them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+import diptych
+from diptych.common.errors import DiptychError
+from diptych.search.index import Index
+from diptych.web.api import Unauthorised, api_router
+from diptych.web.errors import Busy, NotFound, TooLarge
+from diptych.web.limits import LimitBody
+from diptych.web.metrics import Measure
+from diptych.web.page import page_router
+from diptych.web.security import Guard, problem, unauthorised
+from diptych.web.service import Service
+from diptych.web.settings import Settings
+
+STATIC = Path(__file__).parent / "static"
+_PLAIN = {404: "there is nothing at this address", 405: "this address does not take that method"}
+
+
+def create_app(settings: Settings, index: Index) -> FastAPI:
+    """The application over an open index, which stays the caller's to close. Its `state.service` does the work."""
+    service = Service(settings, index)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    # The pages that FastAPI makes of its document load scripts from elsewhere; the document itself is at /openapi.json.
+    app = FastAPI(
+        title="Diptych",
+        version=diptych.__version__,
+        description="Pictures and sentences: search, re-rank, explain, embed, add and delete.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    _tell_errors(app)
+    app.include_router(api_router(service))
+    app.include_router(page_router(service))
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    # The last that is added stands first.
+    app.add_middleware(LimitBody, settings=settings)
+    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(Measure, metrics=service.metrics)
+    return app
+
+
+def _tell_errors(app: FastAPI) -> None:
+    """Every error is {"error": one sentence}."""
+
+    @app.exception_handler(DiptychError)
+    async def _(_: Request, error: DiptychError) -> Response:
+        status = 404 if isinstance(error, NotFound) else 413 if isinstance(error, TooLarge) else 422
+        return problem(status, str(error))
+
+    @app.exception_handler(Busy)
+    async def _(_: Request, error: Busy) -> Response:
+        return problem(503, str(error), {"Retry-After": str(error.retry_after)})
+
+    @app.exception_handler(Unauthorised)
+    async def _(_: Request, error: Unauthorised) -> Response:
+        return unauthorised()
+
+    @app.exception_handler(RequestValidationError)
+    async def _(_: Request, error: RequestValidationError) -> Response:
+        return problem(422, _sentence(error.errors()[0]))
+
+    @app.exception_handler(HTTPException)
+    async def _(_: Request, error: HTTPException) -> Response:
+        sentence = _PLAIN.get(error.status_code, str(error.detail))
+        return problem(error.status_code, sentence, dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def _(_: Request, error: Exception) -> Response:
+        return problem(500, "something went wrong in the server; its log says what")
+
+
+def _sentence(error: dict[str, Any]) -> str:
+    """One fault of a request, with the place of it."""
+    place = ".".join(str(part) for part in error["loc"][1:]) or str(error["loc"][0])
+    reason = error.get("ctx", {}).get("error", "")
+    return f"{place}: {error['msg']}" + (f" ({reason})" if isinstance(reason, str) and reason else "")

@@ -1,0 +1,101 @@
+"""The server from its start to its end: models first, then the port; a signal ends it with the index whole."""
+
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+
+import uvicorn
+
+from diptych.common.errors import DiptychError
+from diptych.search.index import Index
+from diptych.web.app import create_app
+from diptych.web.settings import Settings, cores_each
+
+# Beyond so many connections the server answers 503 without looking at the request.
+MOST_CONNECTIONS = 1000
+# The seconds for which a thread may keep the interpreter while others want it. A model's forward pass asks for it some
+# hundred times: at Python's own 5 ms a busy server would spend most of its time waiting.
+SWITCH = 0.0005
+# After a signal, requests that are under way have this long to end.
+GRACE = 10
+
+
+def run_server(settings: Settings, index: Index, started: Callable[[Settings], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C; the index stays the caller's to close.
+
+    started: told the settings, with the port that was taken, when everything is loaded and the port is open
+    """
+    sys.setswitchinterval(SWITCH)
+    limit_blas()
+    with bound(settings.host, settings.port) as listener:
+        settings = replace(settings, port=listener.getsockname()[1])
+        app = create_app(settings, index)
+        app.state.service.warm()
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=GRACE,
+        )
+        server = _Server(config, lambda: started(settings))
+        with _quiet_signals():
+            server.run(sockets=[listener])
+
+
+def limit_blas() -> None:
+    """Let NumPy's products use no more threads than the models do; those of several requests would wait for each other.
+
+    Before NumPy is loaded the environment says it (`diptych serve` does that); afterwards only threadpoolctl can.
+    """
+    if find_spec("threadpoolctl") is not None:
+        import_module("threadpoolctl").threadpool_limits(cores_each(), "blas")
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that holds the port and does not listen yet; one sentence where it cannot be had."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise DiptychError(f"--host {host}: not an address of this machine: {error.strerror}") from None
+    with listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError as error:
+            raise DiptychError(
+                f"{host}:{port} cannot be opened: {error.strerror}; choose another with --port"
+            ) from None
+        yield listener
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+@contextmanager
+def _quiet_signals() -> Iterator[None]:
+    """uvicorn stops at the first signal and then sends it once more; that one has nothing left to do."""
+    names = (signal.SIGINT, signal.SIGTERM)
+    former = {name: signal.signal(name, lambda *_: None) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in former.items():
+            signal.signal(name, handler)

@@ -1,0 +1,229 @@
+"""What goes in and out, as the OpenAPI document tells it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from diptych.scoring.fusion import Fusion
+from diptych.search.duplicates import NEAR
+
+MOST_TOP, MOST_DEPTH, MOST_TERMS, MOST_CHARACTERS = 200, 500, 8, 500
+MOST_SENTENCES, MOST_IDS = 64, 200
+
+Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS, pattern=r"\S")]
+Id = Annotated[str, Field(min_length=1, max_length=12000, description="Of an entry or an upload, as answers give it.")]
+Weight = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Kind = Literal["picture", "sentence"]
+Value = str | int | float
+
+
+class Strict(BaseModel):
+    """What is sent to the server; a field that is not known is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TextTerm(Strict):
+    """A sentence of a query; a negative weight pushes away."""
+
+    text: Text
+    weight: Weight = 1.0
+
+
+class PictureTerm(Strict):
+    """An entry or an upload of a query."""
+
+    id: Id
+    weight: Weight = 1.0
+
+
+class SearchOptions(Strict):
+    """How to search; all of it can be left out."""
+
+    kind: Kind = "picture"
+    top: Annotated[int, Field(ge=1, le=MOST_TOP, description="Most results.")] = 24
+    where: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=300)]],
+        Field(max_length=16, description="Filters such as date>=2024-01-01 or album=holiday; all must fit."),
+    ] = []
+    path: Annotated[str | None, Field(max_length=300, description="Only paths like this pattern.")] = None
+    threshold: Annotated[Finite | None, Field(description="Least score.")] = None
+    least_confidence: Annotated[float | None, Field(ge=0, le=1, description="Least confidence.")] = None
+    rerank: Annotated[bool, Field(description="Rescore the best with the server's re-ranking model.")] = False
+    depth: Annotated[int, Field(ge=1, le=MOST_DEPTH, description="How many are rescored.")] = 100
+    fusion: Annotated[Fusion, Field(description="How both scores become one.")] = "sum"
+    group: Annotated[
+        float | None, Field(gt=0, le=1, description=f"Near duplicates, this close, become one result; {NEAR} is apt.")
+    ] = None
+
+
+class SearchRequest(SearchOptions):
+    """A query of one or several terms."""
+
+    terms: Annotated[list[TextTerm | PictureTerm], Field(max_length=MOST_TERMS)] = []
+
+
+class LineRequest(SearchOptions):
+    """A query as people type it."""
+
+    q: Annotated[str, Field(min_length=1, max_length=2 * MOST_CHARACTERS, description='A sentence, or "+ a - b".')]
+
+
+class Duplicate(BaseModel):
+    """Another entry that is nearly the same."""
+
+    id: str
+    path: str
+
+
+class Found(BaseModel):
+    """One entry that was found.
+
+    path: from the folder that was indexed; place_before: its place, from 1, before re-ranking
+    """
+
+    id: str
+    path: str
+    score: float
+    confidence: float | None
+    kind: Kind
+    text: str
+    metadata: dict[str, Value]
+    retrieval: float | None
+    rerank: float | None
+    place_before: int | None
+    duplicates: list[Duplicate]
+    picture: str | None
+
+
+class SearchAnswer(BaseModel):
+    """The results, best first; whether any of them matches, and whether every vector was looked at."""
+
+    results: list[Found]
+    timings: dict[str, float]
+    matches: bool | None
+    exact: bool
+
+
+class RerankRequest(Strict):
+    """Entries of one kind to be scored by the re-ranking model."""
+
+    terms: Annotated[list[TextTerm | PictureTerm], Field(max_length=MOST_TERMS)] = []
+    query: Annotated[str | None, Field(min_length=1, max_length=2 * MOST_CHARACTERS)] = None
+    ids: Annotated[list[Id], Field(min_length=1, max_length=MOST_IDS)]
+
+
+class Scored(BaseModel):
+    """One entry's score; null where its picture cannot be read any more."""
+
+    id: str
+    score: float | None
+
+
+class RerankAnswer(BaseModel):
+    """Scores, best first."""
+
+    model: str
+    results: list[Scored]
+
+
+class Upload(BaseModel):
+    """A picture that the server keeps in memory for a while, to be searched with."""
+
+    id: str
+    width: int
+    height: int
+
+
+class EmbedRequest(Strict):
+    """Sentences to embed."""
+
+    sentences: Annotated[list[Text], Field(min_length=1, max_length=MOST_SENTENCES)]
+
+
+class Embedded(BaseModel):
+    """Unit vectors, one for each sentence or picture; of a model that keeps sets, a list of them for each."""
+
+    model: str
+    vectors: list[list[float]] | list[list[list[float]]]
+
+
+class AddSentences(Strict):
+    """Sentences to add, by names that they can be replaced under."""
+
+    sentences: Annotated[
+        dict[Annotated[str, Field(min_length=1, max_length=200)], Text], Field(min_length=1, max_length=MOST_SENTENCES)
+    ]
+
+
+class AddedEntry(BaseModel):
+    """An entry that is in the index now."""
+
+    id: str
+    path: str
+
+
+class Added(BaseModel):
+    """What was added, and how many entries there are."""
+
+    added: list[AddedEntry]
+    entries: int
+
+
+class Deleted(BaseModel):
+    """How many entries went, and how many there are."""
+
+    deleted: int
+    entries: int
+
+
+class Shown(BaseModel):
+    """An array to be shown: its name, and its values over words, regions or both."""
+
+    name: str
+    values: list[Any]
+
+
+class Explained(BaseModel):
+    """Why a picture and a sentence have their score: every array that the model has, and which to show for what."""
+
+    model: str
+    sentence: str
+    words: list[str]
+    score: float
+    regions: int
+    size: list[int] | None
+    grid: list[int] | None
+    boxes: list[list[float]] | None
+    arrays: dict[str, Any]
+    nearest: list[Any]
+    looks: Shown | None
+    answers: Shown | None
+    whole: Shown | None
+    strength: Shown | None
+
+
+class Overview(BaseModel):
+    """What the server holds."""
+
+    entries: int
+    pictures: int
+    sentences: int
+    model: str
+    reranker: str | None
+    columns: list[str]
+    credits: str | None
+
+
+class Health(BaseModel):
+    """That the server is there."""
+
+    status: Literal["ok"]
+    version: str
+
+
+class Problem(BaseModel):
+    """What was wrong, in one sentence."""
+
+    error: str

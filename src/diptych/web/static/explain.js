@@ -1,0 +1,143 @@
+// Where words look, and which words a region has to do with: `paint` draws a map, `shade` colours the words.
+const ramp = [[40, 22, 92], [122, 28, 116], [196, 50, 92], [240, 104, 46], [252, 176, 36], [252, 244, 150]];
+
+function colour(value) {
+  const place = Math.min(1, Math.max(0, value)) * 5, low = Math.min(4, Math.floor(place)), part = place - low;
+  return ramp[low].map((c, k) => Math.round(c * (1 - part) + ramp[low + 1][k] * part));
+}
+
+function scaled(map, most) {
+  const top = most || Math.max(0, ...map);
+  return map.map(x => top > 0 ? Math.min(1, Math.max(0, x) / top) : 0);
+}
+
+export function wire(article) {
+  if (!article.dataset.explanation) return;
+  const data = JSON.parse(article.dataset.explanation);
+  const all = selector => [...article.querySelectorAll(selector)];
+  const words = all('.words button');
+  const regions = all('[data-region]').sort((a, b) => a.dataset.region - b.dataset.region);
+  const canvas = article.querySelector('canvas'), note = article.querySelector('#why-now');
+  const cells = data.grid ? data.grid[0] * data.grid[1] : 0;
+  // A word that looks nowhere in particular stays dark beside one that does, where values can be compared at all.
+  const most = data.looks && data.looks.name === 'together' ? Math.max(0, ...data.looks.values.flat()) : 0;
+  let pinned = null;
+  article.querySelector('.figures')?.removeAttribute('open');  // they are open for those without script
+
+  function paint(map, top) {
+    const strength = scaled(map, top);
+    if (canvas) {
+      const small = document.createElement('canvas');
+      [small.height, small.width] = data.grid;
+      const image = small.getContext('2d').createImageData(small.width, small.height);
+      for (let i = 0; i < cells; i++) {
+        const [r, g, b] = strength[i] > 0.02 ? colour(strength[i]) : [16, 18, 34];
+        image.data.set([r, g, b, 255 * (0.5 + 0.1 * strength[i])], 4 * i);
+      }
+      small.getContext('2d').putImageData(image, 0, 0);
+      [canvas.height, canvas.width] = data.grid.map(n => 48 * n);
+      const brush = canvas.getContext('2d');
+      brush.imageSmoothingQuality = 'high';
+      brush.drawImage(small, 0, 0, canvas.width, canvas.height);
+    }
+    regions.forEach((region, i) => {
+      const s = strength[i] || 0, c = colour(0.35 + 0.65 * s), strong = s > 0.04;
+      region.dataset.strength = s.toFixed(3);
+      if (region.tagName !== 'rect') region.style.background = `rgba(var(--warm), ${0.8 * s})`;
+      else if (i >= cells) {
+        region.style.stroke = strong ? `rgb(${c})` : 'rgba(255, 255, 255, .35)';
+        region.style.strokeWidth = strong ? 1.5 + 4 * s : 1;
+        region.style.fill = strong && !region.dataset.whole ? `rgba(${c}, ${0.3 * s})` : 'transparent';
+      }
+    });
+  }
+
+  function shade(row, top) {
+    const largest = top || Math.max(1e-30, ...row.map(Math.abs));
+    words.forEach((word, i) => {
+      const part = Math.min(1, Math.abs(row[i]) / largest);
+      word.dataset.strength = (row[i] < 0 ? -part : part).toFixed(3);
+      word.style.background = `rgba(var(--${row[i] < 0 ? 'cold' : 'warm'}), calc(var(--shade) * ${part.toFixed(3)}))`;
+    });
+  }
+
+  function rest() {
+    [...words, ...regions].forEach(element => element.classList.remove('on'));
+    if (data.strength) shade(data.strength.values, data.strength.name === 'word_gates' ? 1 : 0);
+    if (data.whole) paint(data.whole.values);
+    note.textContent = note.dataset.rest;
+  }
+
+  function drop(name, i) {
+    if (!data[name]) return '';
+    const by = data[name][i], size = Math.abs(by).toFixed(3);
+    return Number(size) === 0 ? ' The score is the same without it.'
+      : ` Without it the score ${by > 0 ? 'falls' : 'rises'} by ${size}.`;
+  }
+  const largest = row => row.indexOf(Math.max(...row));
+  const named = i => regions[i]?.getAttribute('aria-label') || `region ${i + 1}`;
+
+  function showWord(i) {
+    rest();
+    words[i].classList.add('on');
+    let said = `“${data.words[i]}”`;
+    if (data.looks) {
+      const row = data.looks.values[i];
+      paint(row, most);
+      said += Math.max(...row) > 0 ? ` looks most at ${named(largest(row))}.` : ' looks nowhere in particular.';
+    }
+    note.textContent = said + drop('word_drop', i);
+  }
+
+  function showRegion(i) {
+    rest();
+    regions[i].classList.add('on');
+    paint(regions.map((_, j) => j === i ? 1 : 0));
+    let said = named(i)[0].toUpperCase() + named(i).slice(1);
+    if (data.answers) {
+      const row = data.answers.values[i];
+      shade(row);
+      said += Math.max(...row) > 0 ? ` has most to do with “${data.words[largest(row)]}”.` : ' has to do with no word.';
+    }
+    note.textContent = said + drop('region_drop', i);
+  }
+
+  function react(elements, show) {
+    elements.forEach((element, i) => {
+      element.addEventListener('pointerenter', () => { if (pinned === null) show(i); });
+      element.addEventListener('pointerleave', () => { if (pinned === null) rest(); });
+      element.addEventListener('focus', () => { if (pinned === null || pinned !== element) { pinned = null; show(i); } });
+      element.addEventListener('blur', () => { pinned = null; rest(); });
+      element.addEventListener('click', () => { pinned = pinned === element ? null : element; show(i); });
+    });
+  }
+  react(words, showWord);
+  react(regions, showRegion);
+
+  // Of the regions one is reached with Tab; arrows go to the nearest in their direction.
+  const centre = region => {
+    const { left, top, width, height } = region.getBoundingClientRect();
+    return [left + width / 2, top + height / 2];
+  };
+  const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  regions.forEach(region => region.addEventListener('keydown', event => {
+    const way = ways[event.key];
+    if (event.key === 'Enter' || event.key === ' ') {
+      event.preventDefault();
+      region.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+    }
+    if (!way) return;
+    event.preventDefault();
+    const [x, y] = centre(region);
+    let best = null, least = Infinity;
+    for (const other of regions) {
+      const [ox, oy] = centre(other), along = (ox - x) * way[0] + (oy - y) * way[1];
+      const aside = Math.abs((ox - x) * way[1]) + Math.abs((oy - y) * way[0]);
+      if (other !== region && along > 1 && along + 3 * aside < least) [best, least] = [other, along + 3 * aside];
+    }
+    if (!best) return;
+    regions.forEach(other => { if (other.tagName === 'rect') other.setAttribute('tabindex', other === best ? 0 : -1); });
+    best.focus();
+  }));
+  rest();
+}

@@ -1,0 +1,45 @@
+"""The models of these tests, made once, and an index for each test that asks for one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from diptych.search.index import Index
+from tests.search import tiny
+from tests.web.serving import small_index
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's own index or cache."""
+    home = tmp_path_factory.getbasetemp() / "home"
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+
+
+@pytest.fixture(scope="session")
+def vse_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tiny.save_vse(tmp_path_factory.mktemp("web-models") / "vse")
+
+
+@pytest.fixture(scope="session")
+def camp_folder(tmp_path_factory: pytest.TempPathFactory, vse_folder: str) -> str:
+    """A re-ranking model over the searching model's own features."""
+    return tiny.save_camp(tmp_path_factory.mktemp("web-models") / "camp", vse_folder)
+
+
+@pytest.fixture(scope="session")
+def unchanged_index(tmp_path_factory: pytest.TempPathFactory, vse_folder: str) -> Iterator[Index]:
+    """One for all tests that change nothing of it but sentences of the name x."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "home" / "cache"))
+        found = small_index(tmp_path_factory.mktemp("web-index"), vse_folder)
+    with found:
+        yield found
+
+
+@pytest.fixture
+def index(tmp_path: Path, vse_folder: str) -> Iterator[Index]:
+    with small_index(tmp_path, vse_folder) as found:
+        yield found
