@@ -73,3 +73,8 @@ def test_path_patterns() -> None:
     assert path_filter("holiday/*").value == "*/holiday/*"
     assert path_filter("/home/*").value == "/home/*"
     assert path_filter("*.png").value == "*.png"
+
+
+def test_a_filter_without_end_is_refused_at_once() -> None:
+    with pytest.raises(DiptychError, match="expected NAME"):
+        parse_filter(" " * 1_000_000)

@@ -442,3 +442,17 @@ def test_metrics(web: TestClient) -> None:
 def test_ids_last(index: Index) -> None:
     one, other = (client(create_app(Settings(token=TOKEN), index)) for _ in range(2))
     assert id_of(one, "album/003.png") == id_of(other, "album/003.png")
+
+
+def test_filters_that_would_take_long_or_tell_of_the_machine_are_refused(web: TestClient, album: Path) -> None:
+    blanks = {"where": " " * 900_000}
+    with (album / "003.png").open("rb") as file:
+        answer = web.post("/api/search/picture", files={"file": ("x.png", file)}, data=blanks)
+    assert answer.status_code in (413, 422)
+    for asked in ({"where": ["path>=/home/a"]}, {"path": "/home/*"}):
+        assert web.post("/api/search", json={"terms": [{"text": "a dog"}], **asked}).status_code == 422
+
+
+def test_a_sentence_that_is_too_long_is_refused_however_it_is_typed(web: TestClient) -> None:
+    assert web.get("/api/search", params={"q": "a " * 400}).status_code == 422
+    assert web.get("/api/search", params={"q": "a " * 200}).status_code == 200

@@ -168,3 +168,19 @@ def test_the_file_is_whole_when_the_server_ends(index: Index, tmp_path: Path) ->
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         keys = {row[0] for row in db.execute("SELECT key FROM entries")}
     assert {str(path) for path in (tmp_path / "kept").iterdir()} <= keys
+
+
+def test_an_own_picture_in_the_uploads_folder_is_never_removed(web: TestClient, index: Index, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir(exist_ok=True)
+    (tmp_path / "kept" / "holiday.png").write_bytes(data_of(930))
+    index.sync(tmp_path / "kept")
+    results = web.post("/api/search", json={"terms": [{"text": "a dog"}], "top": 100}).json()["results"]
+    id = next(result["id"] for result in results if result["path"].endswith("holiday.png"))
+    assert web.delete(f"/api/entries/{id}").status_code == 200
+    assert (tmp_path / "kept" / "holiday.png").exists()
+
+
+def test_a_number_beyond_all_bounds_is_refused(web: TestClient, index: Index) -> None:
+    before = len(index)
+    answer = add(web, ("dog.png", data_of(931)), metadata='{"a": 1' + "0" * 400 + "}")
+    assert (answer.status_code, len(index)) == (422, before)

@@ -1,6 +1,7 @@
 """Many at once, and some of them slow: through a real server, with threads as clients."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -135,10 +136,12 @@ def test_a_full_queue_says_when_to_come_back(
     gate = Gate(app.state.service.finder.run)
     app.state.service.sentences._work = gate
     with serving(unchanged_index, app=app) as address, httpx.Client(base_url=address, timeout=30) as web:
-        waiting = [threads.submit(web.get, "/api/search", params={"q": "a dog"}) for _ in range(3)]
-        assert gate.began.wait(10)
-        while app.state.service.sentences.size < 2:
-            pass
+        waiting = [threads.submit(web.get, "/api/search", params={"q": "a dog"})]
+        assert gate.began.wait(10)  # the first is at work: those that follow wait
+        waiting += [threads.submit(web.get, "/api/search", params={"q": "a dog"}) for _ in range(2)]
+        until = time.monotonic() + 20
+        while app.state.service.sentences.size < 2 and time.monotonic() < until:
+            time.sleep(0.01)
         try:
             refused = web.get("/api/search", params={"q": "a dog"})
         finally:

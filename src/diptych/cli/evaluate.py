@@ -72,13 +72,20 @@ def command(
             "--features": features,
             "--images": images,
         }
+        others |= {
+            "--protocol": protocol != "all-pairs",
+            "--format": format != "text",
+            "--batch-size": batch_size != 64,
+        }
         others |= {"--ensemble": ensemble, "--beside": beside, "--near-misses": near_misses, "--out": out}
         _none_of(others, "does not belong to --index, which is evaluated by itself")
         evaluate_an_index(index, queries, top or 10, rerank, depth, fusion, device, as_json)
         return
     _none_of({"--queries": queries, "--top": top}, "belongs to --index, which is not given")
     if rerank is None:
-        _none_of({"--fusion": fusion}, "belongs to --rerank, which is not given")
+        _none_of({"--fusion": fusion, "--depth": depth}, "belongs to --rerank, which is not given")
+    elif near_misses:
+        raise DiptychError("--near-misses: are judged by one model, and not with --rerank")
     if not runs:
         raise DiptychError("expected a run to evaluate, or --index FILE")
     depth = 0.1 if depth is None else depth

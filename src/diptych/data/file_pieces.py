@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from diptych.common.config import read_json
 from diptych.data.batches import Tokens, pad_tokens
 
 _SPECIAL = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token", "bos_token", "eos_token")
@@ -69,8 +70,8 @@ class FilePieceTokenizer:
 def read_settings(folder: Path) -> dict[str, Any]:
     """What tokenizer_config.json says; nothing where it is not there."""
     path = folder / "tokenizer_config.json"
-    settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return settings
+    settings = read_json(path) if path.is_file() else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def has_file_pieces(folder: Path) -> bool:

@@ -3,13 +3,14 @@
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from diptych.common.config import read_json
 from diptych.common.errors import DiptychError
 
 
@@ -32,7 +33,7 @@ class BertConfig:
     def read(cls, folder: Path) -> "BertConfig | None":
         """Of a folder with a plain BERT; None where it holds anything else."""
         path = folder / "config.json"
-        tree: Any = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        tree = read_json(path) if path.is_file() else None
         if not isinstance(tree, dict) or tree.get("model_type") != "bert":
             return None
         plain = tree.get("hidden_act") == "gelu" and not tree.get("is_decoder")
@@ -82,6 +83,9 @@ class Bert(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> BertStates:
         """(n, pieces), (n, pieces) -> (n, pieces, hidden); a sentence's states do not depend on its padding."""
+        most = self.config.max_position_embeddings
+        if input_ids.shape[1] > most:
+            raise DiptychError(f"a sentence has {input_ids.shape[1]} pieces; this text encoder takes {most}")
         states = self.embeddings(input_ids)
         mask = attention_mask.bool()[:, None, None, :]
         for layer in self.encoder.layer:  # type: ignore[union-attr]

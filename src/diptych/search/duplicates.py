@@ -2,8 +2,9 @@
 
 import numpy as np
 
-# Closer than this, results are called near duplicates.
-NEAR = 0.96
+# Closer than this, results are called near duplicates. Of 1,000 photographs of Flickr8k no two are, with the model that
+# ships (the closest have 0.885); copies in a poor JPEG, mirrored, or with a twentieth cut off each side nearly all are.
+NEAR = 0.9
 
 
 def group_near(vectors: np.ndarray, near: float = NEAR) -> list[list[int]]:

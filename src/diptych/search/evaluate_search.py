@@ -163,11 +163,12 @@ def calibration(answers: Sequence[Answer], right: Sequence[str], bins: int = 5) 
 
     Other pictures than the right one may fit a sentence: the last two are bounds from above and from below.
     """
-    first, others, correct = [], [], []
+    first, best, others, correct = [], [], [], []
     for answer, key in zip(answers, right, strict=True):
         known = [(r.confidence, r.key == key) for r in answer.results if r.confidence is not None]
         if known:
             first.append(known[0][0])
+            best.append(max(confidence for confidence, _ in known))
             correct.append(known[0][1])
             others.append(max((confidence for confidence, is_right in known if not is_right), default=0.0))
     if not first:
@@ -184,7 +185,7 @@ def calibration(answers: Sequence[Answer], right: Sequence[str], bins: int = 5) 
         for b in range(bins)
     ]
     return {
-        "matched": float((confidence >= MATCHES).mean()),
+        "matched": float((np.array(best) >= MATCHES).mean()),
         "matched_without": float((np.array(others) >= MATCHES).mean()),
         "bins": table,
     }

@@ -19,6 +19,8 @@ from diptych.search.store import Condition, Entry, Kind, Store
 
 # How many more candidates are retrieved where the store cannot give the final order itself.
 DEEPER, FEWEST = 5, 100
+# How many are looked at, at most, for enough that are not near duplicates of each other.
+MOST_POOL = 20_000
 
 
 @dataclass
@@ -75,7 +77,9 @@ class Searcher:
         while True:
             with clock.stage("retrieve"):
                 found, exact, recall = self._retrieve(queries, terms, pool, options)
-            done = options.group is None or all(len(c.entries) < pool for c in found)
+            # Behind the depth nothing is re-ranked, and behind the threshold nothing is shown: more would not help.
+            done = options.group is None or options.rerank is not None or pool >= MOST_POOL
+            done = done or all(len(c.entries) < pool or _below(c, options.threshold) for c in found)
             if options.rerank is not None:
                 with clock.stage("rerank"):
                     found = self._rerank(queries, found, options.rerank, options.kind)
@@ -225,3 +229,8 @@ class Searcher:
             duplicates = tuple(candidates.entries[other].key for other in group[1:])
             results.append(replace(result, duplicates=duplicates))
         return results
+
+
+def _below(candidates: _Candidates, threshold: float | None) -> bool:
+    """Whether the last candidate is too far away already."""
+    return threshold is not None and bool(candidates.scores[-1] < threshold)

@@ -235,10 +235,11 @@ def _check_column(name: str, value: Value, where: str) -> None:
     if isinstance(value, str):
         if not _is_unicode(value) or "\x00" in value:
             raise DiptychError(f"{where}: metadata {name!r} is not valid Unicode text")
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    elif isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) >= 1 << 63:
+            raise DiptychError(f"{where}: metadata {name!r} is a whole number of 2^63 or more, expected less")
+    elif not isinstance(value, float) or not math.isfinite(value):
         raise DiptychError(f"{where}: metadata {name!r} is {value!r}, expected text or a finite number")
-    elif isinstance(value, int) and abs(value) >= 1 << 63:
-        raise DiptychError(f"{where}: metadata {name!r} is {value}, expected less than 2^63")
 
 
 def _is_unicode(text: str) -> bool:

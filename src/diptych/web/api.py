@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Depends, File, Form, Path, Query, Request, Response, Security, UploadFile
 from fastapi.security import HTTPBearer
 from PIL import Image
+from pydantic import Field
 
 import diptych
 from diptych.common.errors import DiptychError
@@ -24,7 +25,6 @@ from diptych.web.service import Service, closing, late
 
 R = TypeVar("R")
 Size = Literal["160", "320", "640", "1280", "full"]
-Where = list[Annotated[str, Query(min_length=1, max_length=300)]]
 PictureFile = Annotated[UploadFile, File(description="A picture: jpeg, png, webp, gif, tiff, bmp, avif, heic, ...")]
 MOST_FILES, MOST_METADATA = 32, 4000
 
@@ -53,7 +53,7 @@ def told(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def picture_options(
     kind: Annotated[schemas.Kind, Form()] = "picture",
     top: Annotated[int, Form(ge=1, le=schemas.MOST_TOP)] = 24,
-    where: Annotated[list[str], Form(max_length=16)] = [],  # noqa: B006
+    where: Annotated[list[Annotated[str, Field(min_length=1, max_length=300)]], Form(max_length=16)] = [],  # noqa: B006
     path: Annotated[str | None, Form(max_length=300)] = None,
     threshold: Annotated[float | None, Form(allow_inf_nan=False)] = None,
     least_confidence: Annotated[float | None, Form(ge=0, le=1)] = None,

@@ -19,7 +19,7 @@ from diptych.web.errors import Busy, NotFound, TooLarge
 from diptych.web.limits import LimitBody
 from diptych.web.metrics import Measure
 from diptych.web.page import page_router
-from diptych.web.security import Guard, problem, unauthorised
+from diptych.web.security import HEADERS, Guard, problem, unauthorised
 from diptych.web.service import Service
 from diptych.web.settings import Settings
 
@@ -84,7 +84,8 @@ def _tell_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def _(_: Request, error: Exception) -> Response:
-        return problem(500, "something went wrong in the server; its log says what")
+        # The guard, which gives all others their headers, is within.
+        return problem(500, "something went wrong in the server; its log says what", HEADERS)
 
 
 def _sentence(error: dict[str, Any]) -> str:

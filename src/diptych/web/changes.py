@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,12 +12,15 @@ from diptych.search.files import FoundFile
 from diptych.search.index import Index
 from diptych.search.new_entry import picture_of
 from diptych.search.store import Value
-from diptych.web.pictures import FORMATS, open_upload
+from diptych.web.pictures import FORMATS, open_upload, read_upload
 
 # The keys of sentences that were added begin so, and can never be those of files.
 SENTENCES = "added/"
 # What confidences stand against is worked out again when so much of the index has changed.
 DRIFT, LEAST_DRIFT = 0.1, 20
+
+# The name of an added picture's file: the hash of its content.
+_OURS = re.compile(r"[0-9a-f]{32}\.[a-z0-9]+")
 
 
 class Changes:
@@ -36,7 +40,8 @@ class Changes:
 
         files: each picture's name, which becomes its column `name`, and its bytes
         """
-        # Everything is looked at before anything is written.
+        for _, data in files:  # all are decoded before any is written
+            read_upload(data, self.most_pixels)
         suffixes = [FORMATS[open_upload(data, self.most_pixels).format or ""] for _, data in files]
         entries, new = {}, []
         try:
@@ -76,8 +81,14 @@ class Changes:
         """Take an entry out of the index. The file of an added picture goes with it; other files stay."""
         deleted = self.index.delete([key])
         path = Path(key)
-        if deleted and path.parent == self.folder and not path.is_symlink():
-            path.unlink(missing_ok=True)
+        ours = path.parent == self.folder and _OURS.fullmatch(path.name) and not path.is_symlink()
+        if deleted and ours:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise DiptychError(
+                    f"{path.name}: taken out of the index, but its file stays: {error.strerror}"
+                ) from None
         self._note(deleted)
         return deleted
 

@@ -16,6 +16,7 @@ from diptych.search.store import Condition
 from diptych.web.folders import Folders
 from diptych.web.ids import Ids
 from diptych.web.schemas import (
+    MOST_CHARACTERS,
     MOST_TERMS,
     Duplicate,
     Found,
@@ -61,6 +62,8 @@ def check_terms(terms: Sequence[TextTerm | PictureTerm], more: bool = False) -> 
 def options_of(request: SearchOptions, reranker: str | None) -> Options:
     """How to search, with the filters read."""
     where = [parse_filter(text) for text in request.where]
+    if any(condition.field == "path" for condition in where) or (request.path or "").startswith("/"):
+        raise DiptychError("path: expected a pattern of paths as answers show them, in the field `path`")
     if request.path:
         where.append(path_filter(request.path))
     check_filters(where)
@@ -99,6 +102,8 @@ def terms_of_line(line: str) -> list[TextTerm | PictureTerm]:
         if not math.isfinite(term.weight) or abs(term.weight) > 10:
             raise DiptychError(f"query: a weight of {abs(term.weight):g}; expected at most 10")
         if isinstance(term.value, str):
+            if len(term.value) > MOST_CHARACTERS:
+                raise DiptychError(f"query: a sentence of more than {MOST_CHARACTERS} characters")
             terms.append(TextTerm.model_construct(text=term.value, weight=term.weight))
         else:
             # On a command line this would be a path; here it is an id, and no path is ever looked at.

@@ -6,11 +6,12 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
 from diptych.common.errors import DiptychError
@@ -47,20 +48,24 @@ def page_router(service: "Service") -> APIRouter:
     """
     router = APIRouter(include_in_schema=False)
 
+    # Threads of its own for what is slow: those that everything else shares are few.
+    slow, quick = CapacityLimiter(96), CapacityLimiter(256)
+
     @router.get("/")
-    def show(request: Request) -> Response:
-        return results_page(service, request.query_params.multi_items())
+    async def show(request: Request) -> Response:
+        limiter = slow if request.query_params.get("rerank") else quick
+        return await run_sync(results_page, service, request.query_params.multi_items(), limiter=limiter)
 
     @router.post("/")
     async def take(request: Request) -> Response:
         async with request.form(max_files=1, max_fields=1) as form:
             sent = form.get("file")
             data = await sent.read() if isinstance(sent, UploadFile) else b""
-        return await run_in_threadpool(take_picture, service, request.query_params.multi_items(), data)
+        return await run_sync(take_picture, service, request.query_params.multi_items(), data, limiter=quick)
 
     @router.get("/why")
-    def why(request: Request) -> Response:
-        return why_page(service, request.query_params.multi_items())
+    async def why(request: Request) -> Response:
+        return await run_sync(why_page, service, request.query_params.multi_items(), limiter=slow)
 
     return router
 

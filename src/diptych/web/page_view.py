@@ -70,11 +70,16 @@ class Chip:
 
 def cards_of(state: PageState, answer: SearchAnswer, reranked: bool) -> list[Card]:
     """The results of an answer."""
-    return [_card(state, found, place, reranked) for place, found in enumerate(answer.results, 1)]
+    # Among what is shown: folded duplicates and what a filter hides would count as places otherwise.
+    before = sorted(found.place_before for found in answer.results if found.place_before is not None)
+    cards = []
+    for place, found in enumerate(answer.results):
+        moved = before.index(found.place_before) - place if reranked and found.place_before is not None else None
+        cards.append(_card(state, found, moved))
+    return cards
 
 
-def _card(state: PageState, found: Found, place: int, reranked: bool) -> Card:
-    moved = found.place_before - place if reranked and found.place_before is not None else None
+def _card(state: PageState, found: Found, moved: int | None) -> Card:
     duplicates = tuple(Twin(twin.id, twin.path, _why(state, found, twin)) for twin in found.duplicates)
     return Card(
         found.id, found.path, found.kind, found.text, found.score, found.confidence, moved, _why(state, found, found),

@@ -119,7 +119,7 @@ class Guard:
             self._cookie,
             self._cookie_value.decode(),
             httponly=True,
-            samesite="strict",
+            samesite="lax",  # links from elsewhere may be followed; changes need the page's own origin
             secure=scope.get("scheme") == "https",
         )
         return response

@@ -284,15 +284,16 @@ class Service:
     def overview(self) -> dict[str, Any]:
         """What there is to search."""
         counts = self._counts()
-        if self._columns is None:
-            self._columns = _columns(self.index)
+        columns = self._columns
+        if columns is None:
+            columns = self._columns = _columns(self.index)
         return {
             "entries": sum(counts.values()),
             "pictures": counts["picture"],
             "sentences": counts["sentence"],
             "model": self.shown_name("model"),
             "reranker": None if self.settings.rerank is None else self.shown_name("reranker"),
-            "columns": self._columns,
+            "columns": columns,
             "credits": self.settings.credits,
         }
 

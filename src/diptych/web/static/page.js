@@ -51,8 +51,9 @@ function failed(error) {
 async function visit(url, { push = true, more = false, options = {}, keep = true } = {}) {
   try {
     const next = await ask(url, options);
-    if (!one('#results', next)) return location.assign(url);
-    if (push) history[more ? 'replaceState' : 'pushState']({}, '', one('#results', next).dataset.url);
+    const found = one('#results', next);
+    if (!found || !results()) return location.assign(found ? found.dataset.url : url);
+    if (push) history[more ? 'replaceState' : 'pushState']({}, '', found.dataset.url);
     const count = all('#found > li').length;
     place(next, keep);
     if (more) all('#found > li')[count]?.querySelector('.open').focus();
