@@ -30,7 +30,7 @@ from diptych.web.app import create_app
 from diptych.web.settings import Settings
 
 OUT = Path(__file__).resolve().parent.parent / "page.png"
-QUERY, WORD = "snow on the roofs of houses in the mountains", "snow"
+QUERY, WORD = "sheep on the grass by a lighthouse", "lighthouse"
 PANEL, WIDTH = (1180, 860), 1600
 HINGE, PIN = (220, 215, 203), (201, 138, 43)
 
@@ -80,9 +80,14 @@ def panels(address: str, query: str, word: str, rerank: bool) -> list[Image.Imag
 
 
 def show_why(page: Any, word: str) -> None:
-    """Open the explanation of the first result, and point at a word of it."""
+    """Open the explanation of the first result by the searching model, and point at a word of it."""
     page.locator("#found .open").first.click()
     page.wait_for_selector("#why-dialog .words button")
+    fast = page.locator("#why-dialog").get_by_text("Fast model")
+    if fast.count():
+        fast.click()
+        page.wait_for_load_state("networkidle")
+        page.wait_for_selector("#why-dialog .words button")
     words = page.locator("#why-dialog .words button")
     named = [text.strip().lower() for text in words.all_inner_texts()]
     words.nth(named.index(word.lower()) if word.lower() in named else 0).hover()
