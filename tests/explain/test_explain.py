@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,6 +87,16 @@ def test_pieces_of_a_word_are_one_again(tiny_bert: str) -> None:
     weights = seen.word_to_region[0, 0].detach().numpy()
     assert found.words == ("Two", "dogs", "sits")
     np.testing.assert_allclose(found.word_to_region, [weights[1], (weights[2] + weights[3]) / 2, weights[4]], **CLOSE)
+
+
+def test_of_mmca_what_leaving_out_tells_is_shown_first(tiny_bert: str) -> None:
+    found = explain(case("mmca-gru", tiny_bert), regions(), "a red dog")
+    looks, answers, alone = found.looks(), found.answers(), replace(found, together=None).looks()
+    assert looks is not None
+    assert answers is not None
+    assert alone is not None
+    assert (looks[0], answers[0], alone[0]) == ("together", "together", "word_to_region")
+    np.testing.assert_array_equal(answers[1], looks[1].T)
 
 
 def test_mmca_shows_self_attention_too(tiny_bert: str) -> None:

@@ -87,8 +87,10 @@ class Explanation:
         """Where each word looks, and the array that says so: (words, regions), 0 or more.
 
         The words' own attention; else how much of the regions' attention each word draws; else what the two do
-        together.
+        together. Of MMCA first what they do together: its attention does not fall on what a word names.
         """
+        if self.kind == "mmca" and self.together is not None:
+            return "together", self.together.clip(min=0)
         if self.word_to_region is not None:
             return "word_to_region", self.word_to_region
         if self.region_to_word is not None:
@@ -99,7 +101,7 @@ class Explanation:
 
     def answers(self) -> tuple[str, np.ndarray] | None:
         """Which words each region has to do with, and the array that says so: (regions, words), 0 or more."""
-        if self.region_to_word is not None:
+        if self.region_to_word is not None and self.kind != "mmca":
             return "region_to_word", self.region_to_word
         found = self.looks()
         return None if found is None else (found[0], found[1].T)

@@ -20,6 +20,8 @@ LARGEST = 1280
 def explanation_page(explanation: Explanation, picture: Image.Image | None) -> str:
     """The page as text. Without a picture, or without boxes, the regions are numbered buttons."""
     modes = [name for name in ("word_to_region", "region_to_word", "together") if name in explanation.arrays()]
+    shown = explanation.looks()
+    first = None if shown is None else shown[0]
     model = MODELS.get(explanation.kind, explanation.kind)
     return page(
         f"{model}: {explanation.sentence}",
@@ -29,7 +31,7 @@ def explanation_page(explanation: Explanation, picture: Image.Image | None) -> s
 <div class="pair">
 <figure>{_stage(explanation, picture)}
 <figcaption id="now" aria-live="polite">{escape(_rest(explanation))}</figcaption></figure>
-<div>{_modes(modes)}{_slots(explanation)}{_table(explanation)}</div>
+<div>{_modes(modes, first)}{_slots(explanation)}{_table(explanation)}</div>
 </div>
 <noscript><p class="note">Without script the page shows the tables only.</p></noscript>
 </main>
@@ -94,13 +96,13 @@ def _stage(explanation: Explanation, picture: Image.Image | None) -> str:
     )
 
 
-def _modes(modes: Sequence[str]) -> str:
+def _modes(modes: Sequence[str], first: str | None) -> str:
     if len(modes) < 1:
         return ""
     choices = "".join(
-        f'<label><input type="radio" name="mode" value="{name}"{" checked" if i == 0 else ""}> '
+        f'<label><input type="radio" name="mode" value="{name}"{" checked" if name == first else ""}> '
         f"{escape(CAPTIONS[name])}</label>"
-        for i, name in enumerate(modes)
+        for name in modes
     )
     return f"<fieldset><legend>Shown for a word or region</legend>{choices}</fieldset>"
 
