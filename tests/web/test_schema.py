@@ -25,6 +25,10 @@ OPERATIONS = {
     "POST /api/add", "POST /api/add/sentences", "DELETE /api/entries/{id}", "GET /health", "GET /metrics",
 }  # fmt: skip
 WITHOUT_INPUT = {"GET /api/overview", "GET /health", "GET /metrics"}
+ANSWERED = WITHOUT_INPUT | {
+    "POST /api/search", "GET /api/explain", "GET /pictures/{id}", "POST /api/uploads", "POST /api/add",
+    "POST /api/add/sentences",
+}  # fmt: skip
 FILTERS = [
     "stars>=2",
     "date>=2024-01-01",
@@ -117,7 +121,7 @@ def test_nothing_breaks_it(app: FastAPI, operation: str, mode: str) -> None:
     )
     kind = schemathesis.GenerationMode.POSITIVE if mode == "as described" else schemathesis.GenerationMode.NEGATIVE
     strategy = found.as_strategy(generation_mode=kind)
-    calls = 0
+    statuses = set()
 
     @seed(0)
     @settings(
@@ -126,21 +130,15 @@ def test_nothing_breaks_it(app: FastAPI, operation: str, mode: str) -> None:
     )  # fmt: skip
     @given(st.data())
     def run(drawn: st.DataObject) -> None:
-        nonlocal calls
         case = drawn.draw(strategy)
         if mode == "as described":
             bent(case, drawn.draw, ids, files)
         response = case.call(headers={"Authorization": f"Bearer {TOKEN}"})
         assert response.status_code != 401 or mode != "as described"
         case.validate_response(response, excluded_checks=left_out)
-        calls += 1
+        statuses.add(response.status_code)
 
     run()
-    assert calls >= 1
-
-
-def test_the_tests_of_it_reach_every_part(app: FastAPI) -> None:
-    """What was sent above was answered in more ways than with a refusal."""
-    lines = client(app).get("/metrics").text
-    for route in ("/api/search", "/api/explain", "/pictures/{id}", "/api/uploads", "/api/add", "/api/add/sentences"):
-        assert f'route="{route}",status="200"' in lines, route
+    assert statuses
+    if mode == "as described" and operation in ANSWERED:  # in more ways than with a refusal
+        assert 200 in statuses
