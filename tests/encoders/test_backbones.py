@@ -65,6 +65,7 @@ def test_a_backbone_loaded_without_gradients_can_still_be_trained() -> None:
     with torch.inference_mode():
         backbone = load_backbone("efficientnet-lite0", 32)
     backbone.eval()(torch.randn(1, 3, 32, 32)).sum().backward()
+    assert all(parameter.grad is not None for parameter in backbone.parameters())
 
 
 def test_unknown_names_and_broken_assets_are_told(tmp_path: Path) -> None:

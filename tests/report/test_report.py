@@ -2,9 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from diptych.report.report import Given, Report, make_report
 from diptych.training.checkpoints import Position
 from diptych.training.data import FilesConfig
 from tests.evaluation import tiny
+from tests.html_page import Page
 from tests.matchers.cases import CASES
 from tests.report import runs
 
@@ -37,25 +36,6 @@ def few_near_misses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_module, "PAIRS", 12)
 
 
-class Page(HTMLParser):
-    """Elements with their attributes, and all text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str]]] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def named(self, tag: str) -> Iterator[dict[str, str]]:
-        return (attributes for name, attributes in self.elements if name == tag)
-
-
 def check(report: Report) -> Page:
     """What holds for every report: nothing from outside, ids once, links that lead somewhere, charts with words."""
     plain = re.sub(r"base64,[\w+/=]+", "", report.html)
@@ -68,10 +48,10 @@ def check(report: Report) -> Page:
         assert not any(name.startswith("on") for name in attributes)
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    assert {a["href"][1:] for a in page.named("a")} <= set(ids)
-    charts = [svg for svg in page.named("svg") if svg.get("role") == "img"]
+    assert {a["href"][1:] for a in page.all("a")} <= set(ids)
+    charts = [svg for svg in page.all("svg") if svg.get("role") == "img"]
     assert all(set(svg["aria-labelledby"].split()) <= set(ids) for svg in charts)
-    assert all("alt" in image for image in page.named("img"))
+    assert all("alt" in image for image in page.all("img"))
     return page
 
 
@@ -84,7 +64,7 @@ def test_each_kind_of_matcher_has_its_own_sections(kind: str, tmp_path: Path) ->
     assert (report.pictures, report.sentences, report.whole) == (9, 45, 9)
     assert "Looked at on all 9 pictures of the test split." in page.text
     assert f"{report.figures['rsum']:.1f}" in page.text
-    assert len(list(page.named("img"))) >= 30
+    assert len(list(page.all("img"))) >= 30
     assert ("Gates of regions" in page.text) == ("gates" in report.sections)
     assert ("Weights of the ranks, sentences" in page.text) == ("pooling" in report.sections)
 
@@ -118,7 +98,7 @@ def test_hostile_sentences_and_names_stay_text(tmp_path: Path) -> None:
     assert not tags & {"script", "i", "b", "u"}
     assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
     assert all(hostile in page.text for hostile in HOSTILE)
-    assert all(image["src"].startswith("data:") for image in page.named("img"))
+    assert all(image["src"].startswith("data:") for image in page.all("img"))
     assert "<script>alert(2)</script>" in page.text
 
 
@@ -128,7 +108,7 @@ def test_without_pictures_their_names_and_sentences_stand_in(tmp_path: Path) -> 
     report = make_report(run, Given(collection, "test"))
     page = check(report)
     assert "near-misses" not in report.sections
-    assert not list(page.named("img"))
+    assert not list(page.all("img"))
     assert "picture p3" in page.text
     blanks = re.findall(r'<div class="blank">picture (p\d)<br>“(.*?)”</div>', report.html)
     firsts = {item.id: item.sentences[0].text for item in collection.items}

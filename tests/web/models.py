@@ -7,20 +7,10 @@ import pytest
 
 from diptych.search.index import Index
 from tests.search import tiny
+from tests.search.conftest import own_folders, vse_folder
 from tests.web.serving import small_index
 
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's own index or cache."""
-    home = tmp_path_factory.getbasetemp() / "home"
-    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
-
-
-@pytest.fixture(scope="session")
-def vse_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return tiny.save_vse(tmp_path_factory.mktemp("web-models") / "vse")
+__all__ = ["camp_folder", "index", "own_folders", "unchanged_index", "vse_folder"]
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -18,6 +17,7 @@ from diptych.web.errors import Busy
 from diptych.web.schemas import Found, SearchAnswer
 from diptych.web.settings import Settings
 from tests.encoders.pictures import picture
+from tests.html_page import Page
 from tests.search import tiny
 from tests.web.models import camp_folder, own_folders, vse_folder
 from tests.web.serving import TOKEN, client, small_index
@@ -28,25 +28,8 @@ HOSTILE = """"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"""
 STATIC = Path(diptych.web.__file__).parent / "static"
 
 
-class Page(HTMLParser):
-    """All elements of a page with their attributes, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.html = html
-        self.elements: list[tuple[str, dict[str, str]]] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def all(self, tag: str, **having: str) -> list[dict[str, str]]:
-        named = {name.strip("_").replace("_", "-"): value for name, value in having.items()}
-        return [a for t, a in self.elements if t == tag and named.items() <= a.items()]
+class Shown(Page):
+    """A page of the server."""
 
     def has(self, attribute: str) -> list[dict[str, str]]:
         return [a for _, a in self.elements if attribute in a]
@@ -75,11 +58,11 @@ def web(app: FastAPI) -> TestClient:
     return client(app)
 
 
-def get(web: TestClient, address: str, status: int = 200, **params: object) -> Page:
+def get(web: TestClient, address: str, status: int = 200, **params: object) -> Shown:
     response = web.get(address, params=params) if params else web.get(address)  # type: ignore[arg-type]
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "text/html; charset=utf-8"
-    return Page(response.text)
+    return Shown(response.text)
 
 
 def png(image: Image.Image | None = None) -> bytes:
@@ -137,7 +120,7 @@ def test_reranking_tells_how_far_each_result_moved(web: TestClient) -> None:
 def test_what_is_asked_never_becomes_markup(web: TestClient, name: str) -> None:
     given = {"q": "dog", "term": "s:cat", name: HOSTILE if name != "term" else f"s:{HOSTILE}"}
     for address in ("/", "/why"):
-        page = Page(web.get(address, params=given).text)
+        page = Shown(web.get(address, params=given).text)
         assert_harmless(page)
         assert "{{7*7}}" in page.html or HOSTILE not in page.html
 
@@ -210,7 +193,7 @@ def test_a_picture_that_was_sent_is_searched_with(web: TestClient) -> None:
 def test_what_is_no_picture_is_told_so(web: TestClient, data: bytes, told: str) -> None:
     response = web.post("/?q=dog", files={"file": ("x.png", data, "image/png")})
     assert response.status_code == 422
-    page = Page(response.text)
+    page = Shown(response.text)
     assert "That did not work" in page.text
     assert told.lower() in page.text.lower()
     assert page.all("input", id="q")[0]["value"] == "dog"
