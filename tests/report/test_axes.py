@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from diptych.report.axes import axis, nice_step, number
@@ -10,6 +10,8 @@ finite = st.floats(-1e9, 1e9, allow_nan=False)
 
 
 @given(st.lists(finite, min_size=1, max_size=9), st.booleans())
+@example([5.959195704336909e-21], True)
+@example([3.0000000001], True)
 def test_an_axis_holds_its_values_and_ticks(values: list[float], whole: bool) -> None:
     found = axis("x", values, whole=whole)
     assert found.low < found.high

@@ -481,7 +481,7 @@ def test_a_server_that_is_gone_is_told_of(browser: Any, server: str) -> None:
     page.route("**/*", lambda route: route.abort())
     page.fill("#q", "boat")
     page.press("#q", "Enter")
-    page.wait_for_function("document.querySelector('[role=status]').textContent.includes('does not answer')")
+    page.wait_for_function("() => document.querySelector('[role=status]').textContent.includes('does not answer')")
     assert len(ids(page)) == 9  # what was found is still there
     context.close()
 

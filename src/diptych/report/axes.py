@@ -50,6 +50,7 @@ def axis(
     if whole:
         step = max(1.0, float(round(step)))
     first, last = math.floor(bottom / step + 1e-9), math.ceil(top / step - 1e-9)
+    last = max(last, first + 1)  # of whole steps, values that are all but whole would get none
     bottom = bottom if low is not None else first * step
     top = top if high is not None else last * step
     ticks = [float(f"{i * step:.12g}") for i in range(first, last + 1)]
