@@ -129,13 +129,12 @@ def _row(image: str, features: Path) -> Regions:
 
 def _drawn(matcher: Matcher, run: str, seed: int, index: int) -> Subject:
     from diptych.data.scenes import SceneFeatures, captioned, draw
-    from diptych.encoders.images import FeatureEncoder
     from diptych.training.data import ScenesConfig
     from diptych.training.recipe import load_run_recipe
 
     scene = captioned(seed, index).scene
     picture = draw(scene, 480)
-    if not isinstance(matcher.image_encoder, FeatureEncoder) or matcher.image_encoder.config.backbone is not None:
+    if matcher.takes_pictures:
         return Subject(picture, picture)
     kind = "boxes"
     if (Path(run) / "recipe.json").is_file():

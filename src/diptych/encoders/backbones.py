@@ -40,6 +40,10 @@ class Extractor(nn.Module):
     def extract(self, pixels: Sequence[np.ndarray], sizes: Sequence[Size], dtype: torch.dtype) -> list[Regions]:
         """Prepared pictures, whose whole sizes are given, to their local features."""
 
+    def boxes(self, size: Size) -> np.ndarray | None:
+        """Which part of a picture of that size each cell of the grid covers: (cells, 4); None without a grid."""
+        return None if self.grid is None else cell_boxes(self.grid, size)
+
     def regions(self, images: Sequence[Image.Image], dtype: torch.dtype = torch.float32) -> list[Regions]:
         """RGB pictures to their local features."""
         with torch.inference_mode():
@@ -73,7 +77,7 @@ class Backbone(Extractor):
         """The cells of each picture as its regions, with the stretch of the picture that each one covers."""
         cells = self(normalise(pixels, self.preprocess.mean, self.preprocess.std, self.device))
         vectors = cells.to(dtype).cpu().numpy()
-        return [Regions(v, cell_boxes(self.grid, size), size) for v, size in zip(vectors, sizes, strict=True)]
+        return [Regions(v, self.boxes(size), size) for v, size in zip(vectors, sizes, strict=True)]
 
 
 def load_backbone(name: str, size: int | None = None, assets: Path | None = None) -> Backbone:
@@ -111,14 +115,28 @@ def load_backbone(name: str, size: int | None = None, assets: Path | None = None
 def _tuned(folder: Path, size: int | None) -> Backbone:
     """The vision backbone of a saved matcher, as it was trained there."""
     config = matcher_tree(folder)["image"]
-    if config["kind"] != "pixels":
+    if config["kind"] == "features":
         raise DiptychError(f"{folder}: this matcher has no vision backbone of its own: it was trained on features")
     weights = matcher_weights(folder, "image_encoder.backbone.")
+    if config["kind"] == "tower":
+        return _loaded(_vision_tower(config["name"], folder, size), weights, folder)
     carried = config["backbone"] if is_carried(config["backbone"]) else None
     size = config["size"] if size is None else size
     if carried is not None and not weights:
         return load_backbone(carried, size)
-    backbone = load_backbone(config["backbone"], size, assets=folder)
+    return _loaded(load_backbone(config["backbone"], size, assets=folder), weights, folder)
+
+
+def _vision_tower(name: str, folder: Path, size: int | None) -> Backbone:
+    from diptych.encoders.towers import VisionTower, load_towers
+
+    tower = VisionTower(*load_towers(name, folder))
+    if size not in (None, tower.size):
+        raise DiptychError(f"size: the pictures of {folder} are {tower.size} pixels wide, got {size}")
+    return tower
+
+
+def _loaded(backbone: Backbone, weights: dict[str, Tensor], folder: Path) -> Backbone:
     try:
         backbone.load_state_dict(weights)
     except RuntimeError as error:

@@ -18,9 +18,9 @@ from diptych.encoders.backbones import Backbone
 from diptych.encoders.preprocess import Channels, Preprocess
 
 IMAGENET: tuple[Channels, Channels] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-_HALVES: tuple[Channels, Channels] = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-_CLIP: tuple[Channels, Channels] = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-_FAMILIES = {"clip": _CLIP, "siglip": _HALVES, "vit": _HALVES, "beit": _HALVES, "chinese_clip": _CLIP, "blip": _CLIP}
+HALVES: tuple[Channels, Channels] = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+CLIP: tuple[Channels, Channels] = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+_FAMILIES = {"clip": CLIP, "siglip": HALVES, "vit": HALVES, "beit": HALVES, "chinese_clip": CLIP, "blip": CLIP}
 
 
 class HuggingFaceBackbone(Backbone):

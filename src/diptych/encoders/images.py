@@ -1,4 +1,4 @@
-"""Pictures to local vectors: precomputed features through a projection, or pixels through a backbone."""
+"""Pictures to local vectors: precomputed features through a projection, or pixels through a backbone or a tower."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from diptych.encoders.backbones import Backbone, load_backbone
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.preprocess import normalise_tensor
 from diptych.encoders.sources import is_carried
+from diptych.encoders.towers import ImageTower, TowerConfig
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class PixelConfig:
     fixed_statistics: bool = True
 
 
-ImageConfig = FeatureConfig | PixelConfig
+ImageConfig = FeatureConfig | PixelConfig | TowerConfig
 
 
 def xavier_linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
@@ -163,11 +164,13 @@ class PixelEncoder(nn.Module):
         self.backbone.save_assets(folder)
 
 
-ImageEncoder = FeatureEncoder | PixelEncoder
+ImageEncoder = FeatureEncoder | PixelEncoder | ImageTower
 
 
 def build_image_encoder(config: ImageConfig, dim: int, assets: Path | None = None) -> ImageEncoder:
     """The image encoder of a configuration; `assets` is a saved matcher's folder, whose weights are loaded later."""
     if isinstance(config, FeatureConfig):
         return FeatureEncoder(config, dim)
+    if isinstance(config, TowerConfig):
+        return ImageTower(config, dim, assets)
     return PixelEncoder(config, dim, assets)

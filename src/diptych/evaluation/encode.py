@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
 from diptych.data.collection import Collection, Item
-from diptych.encoders.images import FeatureEncoder
 from diptych.matchers.base import Matcher, Pictures
 from diptych.matchers.kept import Kept
 
@@ -34,7 +33,7 @@ def encode_collection(matcher: Matcher, collection: Collection, batch_size: int 
 
 def _pictures(matcher: Matcher, collection: Collection, items: Sequence[Item]) -> Pictures:
     """Local features where the matcher takes them and the collection has them, else the decoded pictures."""
-    if collection.features is not None and isinstance(matcher.image_encoder, FeatureEncoder):
+    if collection.features is not None and matcher.takes_features:
         found = []
         for item in items:
             if item.row is None:
@@ -44,7 +43,7 @@ def _pictures(matcher: Matcher, collection: Collection, items: Sequence[Item]) -
     pictures = []
     for item in items:
         if item.open is None:
-            wanted = "features" if isinstance(matcher.image_encoder, FeatureEncoder) else "a picture file"
+            wanted = "features" if matcher.takes_features else "a picture file"
             raise DiptychError(f"{collection.name}: picture {item.id} comes without {wanted}, which this matcher needs")
         pictures.append(item.open)
     return pictures

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,14 +21,6 @@ from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
 
 Ids = Sequence[str] | None
-
-
-@runtime_checkable
-class PairFigures(Protocol):
-    """A matcher with figures of its own, such as CAMP's mean gates on right and wrong pairs."""
-
-    def pair_figures(self, images: Kept, texts: Kept, owners: Tensor) -> dict[str, float]:
-        """Figures by name; `owners` (sentences,) gives the picture of each sentence."""
 
 
 def evaluate_scores(
@@ -98,13 +90,9 @@ def evaluate_kept(
     owners = np.asarray(owners)
     source = MatcherSource(matcher, images, texts, memory, "scoring")
     result = evaluate_source(source, owners, protocol, image_ids, sentence_ids)
-    if isinstance(matcher, PairFigures):
-        with matcher.inference():
-            device = matcher.device
-            result = result.with_figures(
-                matcher.pair_figures(images.to(device), texts.to(device), torch.from_numpy(owners).to(device))
-            )
-    return result
+    with matcher.inference():
+        figures = matcher.pair_figures(images, texts, torch.from_numpy(owners))
+    return result.with_figures(figures) if figures else result
 
 
 def evaluate_matcher(

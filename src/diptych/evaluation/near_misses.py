@@ -8,7 +8,6 @@ import torch
 from diptych.common.errors import DiptychError
 from diptych.data.scenes import NearMissPair, SceneFeatures
 from diptych.data.scenes.features import RegionKind
-from diptych.encoders.images import FeatureEncoder
 from diptych.matchers.base import Matcher, Pictures
 from diptych.matchers.kept import Kept
 
@@ -42,8 +41,7 @@ def near_miss_hits(
     if not pairs:
         raise DiptychError("near misses: expected at least one pair")
     pictures: Pictures
-    encoder = matcher.image_encoder
-    if isinstance(encoder, FeatureEncoder) and encoder.config.backbone is None:
+    if not matcher.takes_pictures:
         features = SceneFeatures([scene for pair in pairs for scene in (pair.scene, pair.other)], regions)
         pictures = [features[row] for row in range(len(features))]
     else:

@@ -101,6 +101,7 @@ def _note(pair: Explanation) -> str:
 
 
 def _gate(pair: Explanation) -> float | None:
-    if pair.word_gates is None or pair.region_gates is None:
+    words, regions = pair.array("word_gates"), pair.array("region_gates")
+    if words is None or regions is None:
         return None
-    return float((pair.word_gates.mean() + pair.region_gates.mean()) / 2)
+    return float((words.mean() + regions.mean()) / 2)

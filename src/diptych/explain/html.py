@@ -11,7 +11,7 @@ from PIL import Image
 
 from diptych.explain.explanation import Explanation
 from diptych.explain.page_parts import SCRIPT, STYLE
-from diptych.explain.sheet import CAPTIONS, MODELS
+from diptych.explain.sheet import CAPTIONS
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 LARGEST = 1280
@@ -22,7 +22,7 @@ def explanation_page(explanation: Explanation, picture: Image.Image | None) -> s
     modes = [name for name in ("word_to_region", "region_to_word", "together") if name in explanation.arrays()]
     shown = explanation.looks()
     first = None if shown is None else shown[0]
-    model = MODELS.get(explanation.kind, explanation.kind)
+    model = explanation.title
     return page(
         f"{model}: {explanation.sentence}",
         f"""<main>
@@ -108,9 +108,10 @@ def _modes(modes: Sequence[str], first: str | None) -> str:
 
 
 def _slots(explanation: Explanation) -> str:
-    if explanation.slot_to_region is None:
+    slots = explanation.array("slot_to_region")
+    if slots is None:
         return ""
-    iterations, count, _ = explanation.slot_to_region.shape
+    iterations, count, _ = slots.shape
     rows = "".join(
         f"<tr><th>iteration {t + 1}</th>"
         + "".join(

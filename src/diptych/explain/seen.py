@@ -1,22 +1,15 @@
 """One picture as a matcher sees it: what its encoder is given, and where on the picture each region is."""
 
-from copy import copy
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import nn
 
 from diptych.common.errors import DiptychError
 from diptych.data.batches import ImageBatch, Pixels, pad_regions
 from diptych.data.collection import Regions
 from diptych.data.feature_file import cell_boxes
-from diptych.encoders.encoded import Encoded
-from diptych.encoders.images import FeatureEncoder
 from diptych.matchers.base import Matcher, Picture, open_picture
-
-M = TypeVar("M", bound=Matcher)
 
 
 @dataclass(frozen=True)
@@ -38,20 +31,17 @@ def see(matcher: Matcher, image: Picture | Regions) -> Seen:
 
     A picture given to a matcher of features goes through the backbone or detector that its config names.
     """
-    encoder = matcher.image_encoder
     if isinstance(image, Regions):
-        if not isinstance(encoder, FeatureEncoder):
+        if not matcher.takes_features:
             raise DiptychError("explain: this matcher takes pictures, and was given local features")
         if not len(image.vectors):
             raise DiptychError("explain: the picture's local features are empty; expected at least one region")
         return _from_regions(matcher, image)
-    picture = open_picture(image)
-    if isinstance(encoder, FeatureEncoder):
-        return _from_regions(matcher, matcher.extractor().regions([picture])[0])
-    backbone = encoder.backbone
-    pixels = torch.from_numpy(backbone.preprocess.pixels(picture)[None].copy())  # a picture's own memory is read-only
-    batch = Pixels(pixels).to(matcher.device)
-    return Seen(batch, cell_boxes(backbone.grid, picture.size), picture.size, (backbone.grid[0], backbone.grid[1]))
+    picture, extractor = open_picture(image), matcher.extractor()
+    if matcher.takes_features:
+        return _from_regions(matcher, extractor.regions([picture])[0])
+    pixels = torch.from_numpy(extractor.prepare(picture)[None].copy())  # a picture's own memory is read-only
+    return Seen(Pixels(pixels).to(matcher.device), extractor.boxes(picture.size), picture.size, extractor.grid)
 
 
 def _from_regions(matcher: Matcher, regions: Regions) -> Seen:
@@ -79,22 +69,14 @@ def find_grid(boxes: np.ndarray, size: tuple[int, int]) -> tuple[int, int] | Non
     return grid
 
 
-class _AtHand(nn.Module):
-    """Gives what was encoded already."""
-
-    def __init__(self, encoded: Encoded) -> None:
-        super().__init__()
-        self.encoded = encoded
-
-    def forward(self, batch: ImageBatch) -> Encoded:
-        return self.encoded
-
-
-def with_encoded(matcher: M, encoded: Encoded) -> M:
-    """The same matcher, sharing all weights, whose image encoder gives these local vectors whatever it is shown.
-
-    The backbone then runs once a picture, and regions can be left out whatever the encoder is.
-    """
-    twin = copy(matcher)
-    twin._modules = {**matcher._modules, "image_encoder": _AtHand(encoded)}
-    return twin
+def hide_cells(pixels: Pixels, grid: tuple[int, int], places: torch.Tensor) -> Pixels:
+    """Copies of one picture (1, height, width, 3), each with one cell painted in the picture's mean colour."""
+    values = pixels.values.repeat(len(places), 1, 1, 1)
+    mean = pixels.values.float().mean((0, 1, 2)).to(values.dtype)
+    (rows, columns), (height, width) = grid, values.shape[1:3]
+    for copy, place in zip(values, places.tolist(), strict=True):
+        row, column = divmod(place, columns)
+        top, bottom = height * row // rows, height * (row + 1) // rows
+        left, right = width * column // columns, width * (column + 1) // columns
+        copy[top:bottom, left:right] = mean
+    return Pixels(values)

@@ -9,7 +9,6 @@ from diptych.explain.draw import FAINT, INK, PAPER, enlarged, font, over_picture
 from diptych.explain.explanation import Explanation
 
 MARGIN, GAP = 24, 14
-MODELS = {"vse": "VSE", "scan": "SCAN", "camp": "CAMP", "mmca": "MMCA", "dive": "DivE"}
 # What an array shows, for people.
 CAPTIONS = {
     "word_to_region": "where the words look",
@@ -53,8 +52,9 @@ def explanation_sheet(explanation: Explanation, picture: Image.Image, width: int
             for word, values in zip(explanation.words, looks[1], strict=True)
         ]
         blocks.append(tile_rows(words, 6, inner, small, size=15, ink=INK))
-    if explanation.slot_to_region is not None:
-        blocks += _slots(explanation, picture, explanation.slot_to_region, inner)
+    slots = explanation.array("slot_to_region")
+    if slots is not None:
+        blocks += _slots(explanation, picture, slots, inner)
     return stacked(blocks, width)
 
 
@@ -65,8 +65,7 @@ def heading(explanation: Explanation, width: int, top: float | None = None, size
         top = 1.0  # a gate means something in itself: 0 is shut, 1 is open
     values = np.zeros(len(explanation.words)) if strength is None else shades(strength[1], top)
     words = shaded_words(explanation.words, values, width, size)
-    model = MODELS.get(explanation.kind, explanation.kind)
-    told = f"{model}   ·   score {explanation.score:.3f}"
+    told = f"{explanation.title}   ·   score {explanation.score:.3f}"
     if strength is not None:
         told += f"   ·   {CAPTIONS[strength[0]]}"
         if strength[0] == "word_gates":

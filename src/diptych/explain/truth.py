@@ -9,7 +9,6 @@ from diptych.data.collection import Regions
 from diptych.data.scenes import Caption, Captioned, SceneFeatures, boxes, draw
 from diptych.data.scenes.draw import PICTURE_SIZE
 from diptych.data.scenes.features import RegionKind
-from diptych.encoders.images import FeatureEncoder
 from diptych.explain.explain import explain
 from diptych.explain.explanation import Explanation
 from diptych.matchers.base import Matcher
@@ -36,17 +35,17 @@ def attention_on_truth(
     """
     hits: dict[str, list[float]] = {}
     features = SceneFeatures([scene.scene for scene in scenes], regions, picture_size)
-    pictures = not isinstance(matcher.image_encoder, FeatureEncoder)
+    pictures = not matcher.takes_features
     for row, scene in enumerate(scenes):
         members = boxes(scene.scene, picture_size)
         image = draw(scene.scene, picture_size) if pictures else features[row]
         for caption in scene.captions[:sentences]:
-            found = explain(matcher, image, caption.text, left_out=left_out)
+            explanation = explain(matcher, image, caption.text, left_out=left_out)
             if isinstance(image, Regions) and regions == "boxes":
                 shown = np.array([[thing == i for i in range(len(members))] for thing in features.things(row)])
             else:
-                shown = _shown(found, members)
-            for name, hit in _hits(found, caption, shown):
+                shown = _shown(explanation, members)
+            for name, hit in _hits(explanation, caption, shown):
                 hits.setdefault(name, []).append(hit)
     counts = {
         "words": float(len(hits.get("words/chance", []))),
@@ -70,14 +69,15 @@ def naming_words(words: Sequence[str], caption: Caption) -> list[tuple[int, tupl
     return named
 
 
-def _hits(found: Explanation, caption: Caption, shown: np.ndarray) -> list[tuple[str, float]]:
+def _hits(explanation: Explanation, caption: Caption, shown: np.ndarray) -> list[tuple[str, float]]:
     """Names of figures with one value for each word or sentence; shown: (regions, things)."""
     hits: list[tuple[str, float]] = []
     all_named: set[int] = set()
-    arrays = {"word_to_region": found.word_to_region, "together": found.together}
-    if found.region_to_word is not None:
-        arrays["region_to_word"] = found.region_to_word.T
-    for place, things in naming_words(found.words, caption):
+    arrays = {name: explanation.array(name) for name in ("word_to_region", "together")}
+    drawn = explanation.array("region_to_word")
+    if drawn is not None:
+        arrays["region_to_word"] = drawn.T
+    for place, things in naming_words(explanation.words, caption):
         all_named.update(things)
         right = _any(shown, list(things))
         if not right.any():
@@ -87,8 +87,9 @@ def _hits(found: Explanation, caption: Caption, shown: np.ndarray) -> list[tuple
     right = _any(shown, sorted(all_named))
     if right.any():
         hits.append(("regions/chance", float(right.mean())))
-        slots = None if found.slot_to_region is None else found.slot_to_region[-1].mean(0)
-        wholes = {"region_drop": found.region_drop, "region_share": found.region_share, "slot_to_region": slots}
+        slots = explanation.array("slot_to_region")
+        wholes = {name: explanation.array(name) for name in ("region_drop", "region_share")}
+        wholes["slot_to_region"] = None if slots is None else slots[-1].mean(0)
         hits += [(f"regions/{name}", _top(array, right)) for name, array in wholes.items() if array is not None]
     return hits
 
@@ -105,15 +106,15 @@ def _top(values: np.ndarray, right: np.ndarray) -> float:
     return float(right[best].mean())
 
 
-def _shown(found: Explanation, members: Sequence[np.ndarray]) -> np.ndarray:
+def _shown(explanation: Explanation, members: Sequence[np.ndarray]) -> np.ndarray:
     """Which regions show which things: (regions, things). A cell shows a thing where the middle of the one is in the
     other."""
-    assert found.boxes is not None
-    assert found.size is not None
-    x0, y0, x1, y1 = found.boxes.T
+    assert explanation.boxes is not None
+    assert explanation.size is not None
+    x0, y0, x1, y1 = explanation.boxes.T
     x, y = (x0 + x1) / 2, (y0 + y1) / 2
-    whole = (x1 - x0) * (y1 - y0) > WHOLE * found.size[0] * found.size[1]
-    shown = np.zeros((len(found.boxes), len(members)), dtype=bool)
+    whole = (x1 - x0) * (y1 - y0) > WHOLE * explanation.size[0] * explanation.size[1]
+    shown = np.zeros((len(explanation.boxes), len(members)), dtype=bool)
     for thing, group in enumerate(members):
         for left, top, right, bottom in group.tolist():
             middle_x, middle_y = (left + right) / 2, (top + bottom) / 2

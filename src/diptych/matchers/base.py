@@ -1,4 +1,8 @@
-"""The matcher: two encoders and an interaction. Everything above is written against this class alone."""
+"""The matcher: two encoders and an interaction. Everything above is written against this class alone.
+
+Three steps, three words. **encode**: a picture or sentence to local vectors, the encoders' work, the same for all
+papers. **keep**: what this paper needs of them, once a side. **score**: two kept things meet.
+"""
 
 import os
 from abc import ABC, abstractmethod
@@ -6,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,45 +25,65 @@ from diptych.data.collection import Open, Regions
 from diptych.data.pictures import decode, to_rgb, upright
 from diptych.data.tokens import Tokenizer, encode
 from diptych.encoders.backbones import Extractor
+from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.extract import load_extractor
-from diptych.encoders.images import FeatureEncoder, ImageEncoder
+from diptych.encoders.gpo import GPO
+from diptych.encoders.images import FeatureConfig, FeatureEncoder, ImageEncoder, build_image_encoder
+from diptych.encoders.pooling import mean_pool
 from diptych.encoders.sources import MATCHER_FORMAT
-from diptych.encoders.texts import TextEncoder
+from diptych.encoders.texts import TextEncoder, build_text_encoder
 from diptych.matchers.kept import Kept
+from diptych.matchers.layout import Layout as Layout
+from diptych.matchers.view import View as View
 
 Picture = Image.Image | str | Path | Open
+Sides = tuple[Encoded, Encoded]  # pictures, sentences
 Pictures = ImageBatch | Sequence[Picture] | Sequence[Regions] | Sequence[np.ndarray]
 
 
 class Matcher(nn.Module, ABC):
     """Scores every pair of pictures and sentences.
 
-    A subclass builds `image_encoder` and `text_encoder`, and defines what is kept of each side and how two kept
-    things score. A score depends on its own picture and sentence alone, never on the batch or the padding.
+    A paper defines what is kept of each side's local vectors and how two kept things score. A score depends on its own
+    picture and sentence alone, never on the batch or the padding.
+
+    title: the model's name for people
+    looks: names of views, the best first, of which the first that is there shows where each word looks
+    follows_locals: what is kept of a picture follows from its local vectors, so that some of them can be left out
     """
+
+    title: ClassVar[str] = "matcher"
+    looks: ClassVar[tuple[str, ...]] = ("word_to_region", "region_to_word", "together")
+    follows_locals: ClassVar[bool] = True
 
     image_encoder: ImageEncoder
     text_encoder: TextEncoder
 
-    def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
+    def __init__(self, config: Any, tokenizer: Tokenizer, assets: Path | None = None) -> None:
+        """With pretrained backbones; with `assets`, a saved matcher's folder, the architecture alone."""
         super().__init__()
         self.config = config
         self.tokenizer = tokenizer
+        self.image_encoder = build_image_encoder(config.image, config.dim, assets)
+        words = tokenizer.pieces(range(tokenizer.size))
+        self.text_encoder = build_text_encoder(config.text, config.dim, words, assets)
         self._extractor: Extractor | None = None
 
     # What a paper defines.
 
     @abstractmethod
-    def keep_images(self, batch: ImageBatch) -> Kept:
-        """What is kept of a batch of pictures, with gradient."""
+    def keep_images(self, encoded: Encoded) -> Kept:
+        """What is kept of encoded pictures, with gradient."""
 
     @abstractmethod
-    def keep_texts(self, batch: Tokens) -> Kept:
-        """What is kept of a batch of sentences, with gradient."""
+    def keep_texts(self, encoded: Encoded) -> Kept:
+        """What is kept of encoded sentences, with gradient."""
 
     @abstractmethod
     def score(self, images: Kept, texts: Kept) -> Tensor:
         """Scores of all pairs: (n images, m sentences)."""
+
+    # What a paper may define besides.
 
     def logits(self, images: Kept, texts: Kept) -> Tensor:
         """What a binary loss sees of all pairs: (n, m). A matcher whose score is a sigmoid returns its argument."""
@@ -77,11 +101,41 @@ class Matcher(nn.Module, ABC):
         """Numbers of working memory that one pair takes in `score`; sizes the blocks."""
         return 1
 
+    def layout(self) -> Layout | None:
+        """What a search store must hold of each item, where scores compare vectors; None where each pair is scored.
+
+        `keep_images` and `keep_texts` then give unit vectors (n, K, d), and `score` is what the layout compares.
+        """
+        return None
+
+    def pair_figures(self, images: Kept, texts: Kept, owners: Tensor) -> dict[str, float]:
+        """Figures of its own, by name, that an evaluation shows; `owners` (sentences,) gives each one's picture."""
+        return {}
+
+    def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
+        """What can be seen of all pairs, by name: attention, gates, fits, shares.
+
+        encoded: the encoded pictures and sentences that were kept, where they are at hand; some things are seen of
+        local vectors alone
+        """
+        return {}
+
+    def pools(self) -> dict[str, GPO]:
+        """The learned pooling operators, by side: `pictures`, `sentences`."""
+        return {}
+
+    def points(self, kept: Kept) -> tuple[Tensor, str]:
+        """Unit vectors (n, points, d) that stand for items on a map, and what one of them is, for people."""
+        if kept.vectors.shape[1] == 1:
+            return l2(kept.vectors.float()), "the vector of a picture or sentence"
+        mean = mean_pool(kept.vectors.float(), kept.mask).unsqueeze(1)
+        return l2(mean), "the mean of a picture's regions or of a sentence's words, before they meet"
+
     # What follows from it.
 
     def forward(self, images: ImageBatch, texts: Tokens) -> tuple[Kept, Kept]:
-        """Both sides of a batch, with gradient."""
-        return self.keep_images(images), self.keep_texts(texts)
+        """What is kept of both sides of a batch, with gradient."""
+        return self.keep_images(self.image_encoder(images)), self.keep_texts(self.text_encoder(texts))
 
     @property
     def device(self) -> torch.device:
@@ -106,7 +160,7 @@ class Matcher(nn.Module, ABC):
         with self.inference():
             for start in range(0, len(pictures), batch_size):
                 batch = self._image_batch(pictures, slice(start, start + batch_size))
-                parts.append(self.keep_images(batch.to(self.device)))
+                parts.append(self.keep_images(self.image_encoder(batch.to(self.device))))
         if not parts:
             raise DiptychError("encode_images: expected at least one picture")
         return type(parts[0]).cat(parts)
@@ -123,7 +177,7 @@ class Matcher(nn.Module, ABC):
                     batch = Tokens(sentences.ids[part], sentences.mask[part])
                 else:
                     batch = encode(self.tokenizer, sentences[part])
-                parts.append(self.keep_texts(batch.to(self.device)))
+                parts.append(self.keep_texts(self.text_encoder(batch.to(self.device))))
         if not parts:
             raise DiptychError("encode_texts: expected at least one sentence")
         return type(parts[0]).cat(parts)
@@ -139,6 +193,21 @@ class Matcher(nn.Module, ABC):
         scores = self.similarity(pictures, [sentence])[:, 0]
         best = scores.topk(min(top, len(scores)))
         return [(int(i), float(s)) for i, s in zip(best.indices, best.values, strict=True)]
+
+    @property
+    def takes_features(self) -> bool:
+        """Whether its pictures are local features; else they are pixels."""
+        return self.feature_source is not None
+
+    @property
+    def feature_source(self) -> FeatureConfig | None:
+        """What its local features are, and what computes them where that is known; None where it takes pixels."""
+        return self.image_encoder.config if isinstance(self.image_encoder, FeatureEncoder) else None
+
+    @property
+    def takes_pictures(self) -> bool:
+        """Whether it can be shown a picture: it takes pixels, or what computes its features is known."""
+        return self.feature_source is None or self.feature_source.backbone is not None
 
     def extractor(self) -> Extractor:
         """What turns a picture into local features: the matcher's own backbone, or what its features came from."""
@@ -171,7 +240,7 @@ class Matcher(nn.Module, ABC):
         # Decoding and resizing let go of the interpreter's lock, so threads share the work.
         with ThreadPoolExecutor(min(len(chosen), os.cpu_count() or 1)) as threads:
             pixels, sizes = zip(*threads.map(prepare, chosen), strict=True)
-        if isinstance(self.image_encoder, FeatureEncoder):
+        if self.takes_features:
             return pad_regions(extractor.extract(pixels, sizes, torch.float32))
         return Pixels(torch.from_numpy(np.stack(pixels)))
 

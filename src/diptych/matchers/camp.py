@@ -25,18 +25,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from diptych.common.errors import DiptychError
-from diptych.data.batches import ImageBatch, Tokens
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
-from diptych.encoders.images import FeatureConfig, ImageConfig, build_image_encoder, xavier_linear
-from diptych.encoders.texts import GRUConfig, TextConfig, build_text_encoder
-from diptych.matchers.base import Matcher
+from diptych.encoders.images import FeatureConfig, ImageConfig, xavier_linear
+from diptych.encoders.texts import GRUConfig, TextConfig
+from diptych.matchers.base import Layout, Matcher, Sides, View
 from diptych.matchers.camp_parts import (
     ALIGNED_PAIRS,
     EVERY_PAIR,
     Aggregation,
-    CAMPAttention,
     CAMPKept,
     Meeting,
     RevisedKept,
@@ -144,13 +141,11 @@ class Side(nn.Module):
 class CAMP(Matcher):
     """Cross-modal adaptive message passing."""
 
+    title = "CAMP"
     config: CAMPConfig
 
     def __init__(self, config: CAMPConfig, tokenizer: Tokenizer, assets: Path | None = None) -> None:
-        super().__init__(config, tokenizer)
-        words = tokenizer.pieces(range(tokenizer.size))
-        self.image_encoder = build_image_encoder(config.image, config.dim, assets)
-        self.text_encoder = build_text_encoder(config.text, config.dim, words, assets)
+        super().__init__(config, tokenizer, assets)
         self.image_side, self.text_side = Side(config), Side(config)
         if config.similarity == "mlp":
             width = 2 * config.dim if config.joint == "concat" else config.dim
@@ -163,13 +158,13 @@ class CAMP(Matcher):
 
     # What is kept.
 
-    def keep_images(self, batch: ImageBatch) -> Kept:
+    def keep_images(self, encoded: Encoded) -> Kept:
         """All regions, (n, regions, d); of the base model, v* alone: (n, 1, d)."""
-        return self._keep(self.image_encoder(batch), self.image_side, self.text_side)
+        return self._keep(encoded, self.image_side, self.text_side)
 
-    def keep_texts(self, batch: Tokens) -> Kept:
+    def keep_texts(self, encoded: Encoded) -> Kept:
         """All words, (n, words, d); of the base model, t* alone: (n, 1, d)."""
-        return self._keep(self.text_encoder(batch), self.text_side, self.image_side)
+        return self._keep(encoded, self.text_side, self.image_side)
 
     def _keep(self, encoded: Encoded, side: Side, other: Side) -> Kept:
         mask = encoded.mask
@@ -322,17 +317,31 @@ class CAMP(Matcher):
 
     # What can be seen of it.
 
-    def attention(self, images: Kept, texts: Kept) -> CAMPAttention:
-        """Attention, gates and aggregation weights of every pair."""
+    def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
+        """Attention, gates (the mean over d of a gate vector) and weights of the aggregation; of the base model none.
+
+        word_to_region: how much each word hears of each region; word_gates: how much of it the word lets in;
+        word_weights: its weight in t*; region_to_word, region_gates, region_weights: the same of regions
+        """
         if not isinstance(images, CAMPKept) or not isinstance(texts, CAMPKept):
-            raise DiptychError("attention: with messages 'none' nothing passes between a picture and a sentence")
-        region_to_word, region_gates, region_weights = self._look(self.image_side, images, texts)
-        return CAMPAttention(
-            *self._look(self.text_side, texts, images),
-            region_to_word.transpose(0, 1),
-            None if region_gates is None else region_gates.transpose(0, 1),
-            region_weights.transpose(0, 1),
-        )
+            return {}
+        words, word_gates, word_weights = self._look(self.text_side, texts, images)
+        regions, region_gates, region_weights = self._look(self.image_side, images, texts)
+        views = {
+            "word_to_region": View(words, ("words", "regions")),
+            "region_to_word": View(regions.transpose(0, 1), ("regions", "words"), "sum"),
+        }
+        if word_gates is not None and region_gates is not None:
+            views["word_gates"] = View(word_gates, ("words",))
+            views["region_gates"] = View(region_gates.transpose(0, 1), ("regions",))
+        views["word_weights"] = View(word_weights, ("words",), "sum")
+        views["region_weights"] = View(region_weights.transpose(0, 1), ("regions",), "sum")
+        return views
+
+    def layout(self) -> Layout | None:
+        """Of the base model with cosines, one vector an item."""
+        alone = self.config.messages == "none" and self.config.similarity == "cosine"
+        return Layout(self.config.dim) if alone else None
 
     def _look(self, side: Side, x: CAMPKept, y: CAMPKept) -> tuple[Tensor, Tensor | None, Tensor]:
         """Attention (y, x, r, w), gates (y, x, r) and aggregation weights (y, x, r) of x hearing y."""

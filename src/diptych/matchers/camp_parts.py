@@ -40,24 +40,6 @@ class RevisedKept(CAMPKept):
 
 
 @dataclass(frozen=True)
-class CAMPAttention:
-    """What CAMP looked at, for n pictures and m sentences; pads have 0.
-
-    word_to_region: (n, m, words, regions), how much each word hears of each region
-    word_gates: (n, m, words), the mean over d of a gate vector; None without gates
-    word_weights: (n, m, words), the weights of the aggregation
-    region_to_word, region_gates, region_weights: the same of regions: (n, m, regions, words), (n, m, regions)
-    """
-
-    word_to_region: Tensor
-    word_gates: Tensor | None
-    word_weights: Tensor
-    region_to_word: Tensor
-    region_gates: Tensor | None
-    region_weights: Tensor
-
-
-@dataclass(frozen=True)
 class Meeting:
     """Receivers x (r items each) meet senders y (w items each): every pair, or aligned pairs alone.
 

@@ -11,21 +11,30 @@ from diptych.data.tokens import Tokenizer, WordTokenizer, load_pieces, load_toke
 from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.sources import MATCHER_FORMAT, shipped_folder, text_source
 from diptych.encoders.texts import TextConfig, TransformerConfig
+from diptych.encoders.towers import TowerConfig, is_hugging_face, token_limit
 from diptych.matchers.base import Matcher
 from diptych.matchers.camp import CAMP, CAMPConfig
+from diptych.matchers.clip import CLIP, CLIPConfig, pretrained_towers
 from diptych.matchers.dive import DivE, DivEConfig
 from diptych.matchers.mmca import MMCA, MMCAConfig
 from diptych.matchers.scan import SCAN, SCANConfig
 from diptych.matchers.vse import VSE, VSEConfig
 
-MatcherConfig = VSEConfig | SCANConfig | CAMPConfig | MMCAConfig | DivEConfig
+MatcherConfig = VSEConfig | SCANConfig | CAMPConfig | MMCAConfig | DivEConfig | CLIPConfig
 MATCHERS: dict[str, tuple[Any, Any]] = {
     "vse": (VSEConfig, VSE),
     "scan": (SCANConfig, SCAN),
     "camp": (CAMPConfig, CAMP),
     "mmca": (MMCAConfig, MMCA),
     "dive": (DivEConfig, DivE),
+    "clip": (CLIPConfig, CLIP),
 }
+
+
+def matcher_title(kind: str) -> str:
+    """A matcher's name for people."""
+    title: str = MATCHERS[kind][1].title
+    return title
 
 
 def parse_matcher_config(tree: Tree, where: str) -> MatcherConfig:
@@ -41,6 +50,8 @@ def build_tokenizer(config: TextConfig, vocabulary: Vocabulary | None) -> Tokeni
     """The tokenizer that goes with a text encoder."""
     if isinstance(config, TransformerConfig):
         return load_pieces(text_source(config.name), config.limit)
+    if isinstance(config, TowerConfig):
+        return load_pieces(config.name, config.limit or token_limit(config.name))
     if vocabulary is None:
         raise DiptychError("a GRU text encoder needs a vocabulary")
     return WordTokenizer(vocabulary, config.limit)
@@ -53,15 +64,24 @@ def build_matcher(config: MatcherConfig, tokenizer: Tokenizer, assets: Path | No
 
 
 def load_matcher(source: str | Path) -> Matcher:
-    """A saved matcher from a folder or the hub, weights checked name by name and shape by shape."""
+    """A saved matcher from a folder or the hub, weights checked name by name and shape by shape.
+
+    A CLIP or SigLIP model of Hugging Face is taken as it is.
+    """
     folder = shipped_folder(str(source)) or Path(source)
+    if is_hugging_face(str(folder)):
+        towers = pretrained_towers(str(folder))
+        return build_matcher(towers, build_tokenizer(towers.text, None)).eval()
     if not folder.is_dir():
         folder = _download(str(source))
     tree = read_json(folder / "config.json")
     if not isinstance(tree, dict) or tree.get("format") != MATCHER_FORMAT:
         raise DiptychError(f"{folder / 'config.json'}: format: expected {MATCHER_FORMAT!r}")
     config = parse_matcher_config(tree["matcher"], f"{folder / 'config.json'}: matcher")
-    matcher = build_matcher(config, load_tokenizer(folder, config.text.limit), assets=folder)
+    limit = config.text.limit
+    if isinstance(config.text, TowerConfig):
+        limit = limit or token_limit(config.text.name, folder)
+    matcher = build_matcher(config, load_tokenizer(folder, limit), assets=folder)
     load_weights(matcher, folder / "model.safetensors")
     return matcher.eval()
 

@@ -8,14 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from diptych.common.errors import DiptychError
-from diptych.data.batches import ImageBatch, Tokens
 from diptych.data.tokens import Tokenizer
-from diptych.encoders.encoded import Encoded
-from diptych.encoders.images import FeatureConfig, ImageConfig, build_image_encoder
+from diptych.encoders.encoded import Encoded, l2
+from diptych.encoders.images import FeatureConfig, ImageConfig
 from diptych.encoders.pooling import max_pool
 from diptych.encoders.slots import PredictedSet, SetPrediction
-from diptych.encoders.texts import GRUConfig, GRUEncoder, TextConfig, build_text_encoder
-from diptych.matchers.base import Matcher
+from diptych.encoders.texts import GRUConfig, GRUEncoder, TextConfig
+from diptych.matchers.base import Layout, Matcher, Sides, View
 from diptych.matchers.kept import Kept, kept
 from diptych.matchers.set_similarity import (
     all_cosines,
@@ -29,6 +28,7 @@ from diptych.matchers.set_similarity import (
     pair_cosines,
     smooth_chamfer,
 )
+from diptych.matchers.view import of_pictures, of_sentences
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,11 @@ class DivEKept(Kept):
 class DivE(Matcher):
     """Set of diverse embeddings. The set modules, `image_set` and `text_set`, are trained at a lower rate."""
 
+    title = "DivE"
     config: DivEConfig
 
     def __init__(self, config: DivEConfig, tokenizer: Tokenizer, assets: Path | None = None) -> None:
-        super().__init__(config, tokenizer)
-        words = tokenizer.pieces(range(tokenizer.size))
-        self.image_encoder = build_image_encoder(config.image, config.dim, assets)
-        self.text_encoder = build_text_encoder(config.text, config.dim, words, assets)
+        super().__init__(config, tokenizer, assets)
         self.image_set = self._set_prediction(config.dim, position=False)
         if isinstance(config.text, GRUConfig):
             # The locals of a GRU's sentence are its word embeddings, which know no order: their keys get a position.
@@ -120,20 +118,18 @@ class DivE(Matcher):
             legacy_mask=c.legacy_mask,
         )
 
-    def keep_images(self, batch: ImageBatch) -> DivEKept:
+    def keep_images(self, encoded: Encoded) -> DivEKept:
         """(n, K, d)."""
-        return _keep(self._predict_images(batch))
+        return _keep(self._image_set(encoded))
 
-    def keep_texts(self, batch: Tokens) -> DivEKept:
+    def keep_texts(self, encoded: Encoded) -> DivEKept:
         """(n, K, d)."""
-        return _keep(self._predict_texts(batch))
+        return _keep(self._text_set(encoded))
 
-    def _predict_images(self, batch: ImageBatch) -> PredictedSet:
-        encoded: Encoded = self.image_encoder(batch)
+    def _image_set(self, encoded: Encoded) -> PredictedSet:
         return self.image_set(encoded.vectors, encoded.mask, max_pool(encoded.vectors, encoded.mask))
 
-    def _predict_texts(self, batch: Tokens) -> PredictedSet:
-        encoded: Encoded = self.text_encoder(batch)
+    def _text_set(self, encoded: Encoded) -> PredictedSet:
         if self.config.text_global == "max":
             whole: Tensor | None = max_pool(encoded.vectors, encoded.mask)
         else:
@@ -185,14 +181,30 @@ class DivE(Matcher):
             "circular_variance/texts": float(circular_variance(self._set(texts)).mean()),
         }
 
-    def slot_attention(self, batch: ImageBatch | Tokens, per_head: bool = False) -> Tensor:
-        """Weights of every input in every slot after each iteration, a slot's sum over real inputs being 1.
+    def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
+        """slot_similarity: the cosines of a picture's elements with a sentence's; slot_to_region, slot_to_word.
 
-        (iterations, n, slots, inputs), averaged over heads; with `per_head`, (iterations, n, heads, slots, inputs).
+        The last two are weights of every region or word in every slot after each iteration, a slot's sum being 1.
         """
-        predicted = self._predict_texts(batch) if isinstance(batch, Tokens) else self._predict_images(batch)
-        weights = torch.stack(predicted.weights)
-        return weights if per_head else weights.mean(2)
+        views = {"slot_similarity": View(all_cosines(self._set(images), self._set(texts)), ("slots", "slots"))}
+        if encoded is None:
+            return views
+        regions, words = _weights(self._image_set(encoded[0])), _weights(self._text_set(encoded[1]))
+        regions, words = of_pictures(regions, len(texts)), of_sentences(words, len(images))
+        views["slot_to_region"] = View(regions, ("iterations", "slots", "regions"), "sum")
+        views["slot_to_word"] = View(words, ("iterations", "slots", "words"), "sum")
+        return views
+
+    def points(self, kept: Kept) -> tuple[Tensor, str]:
+        """The elements of each set."""
+        return l2(self._set(kept).float()), "an element of a set"
+
+    def layout(self) -> Layout | None:
+        """K vectors an item; match probability has learned numbers of its own, which no store knows."""
+        if self.config.similarity == "mp":
+            return None
+        similarity = "max" if self.config.similarity == "mil" else self.config.similarity
+        return Layout(self.config.dim, self.config.slots, self.config.alpha, similarity)
 
     def pair_floats(self, regions: int, words: int) -> int:
         """K x K cosines, scaled, and the exponentials of one direction at a time."""
@@ -202,3 +214,8 @@ class DivE(Matcher):
 def _keep(predicted: PredictedSet) -> DivEKept:
     mask = torch.ones(predicted.vectors.shape[:2], dtype=torch.bool, device=predicted.vectors.device)
     return DivEKept(predicted.vectors, mask, predicted.slots)
+
+
+def _weights(predicted: PredictedSet) -> Tensor:
+    """(n, iterations, slots, inputs), averaged over heads."""
+    return torch.stack(predicted.weights, 1).mean(2)

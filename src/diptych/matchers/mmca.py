@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from diptych.common.errors import DiptychError
-from diptych.data.batches import ImageBatch, Tokens
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.convolutions import TextCNN
 from diptych.encoders.encoded import Encoded, l2
-from diptych.encoders.images import FeatureConfig, ImageConfig, build_image_encoder
+from diptych.encoders.images import FeatureConfig, ImageConfig
 from diptych.encoders.pooling import mean_pool
-from diptych.encoders.texts import TextConfig, TransformerConfig, TransformerEncoder, build_text_encoder
+from diptych.encoders.texts import TextConfig, TransformerConfig, TransformerEncoder
 from diptych.encoders.transformer_unit import TransformerUnit
-from diptych.matchers.base import Matcher
+from diptych.matchers.base import Layout, Matcher, Sides, View
 from diptych.matchers.kept import Kept, kept
+from diptych.matchers.view import of_pictures
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,6 @@ class MMCAKept(Kept):
     own: Tensor = kept(1)
 
 
-class MMCAAttention(NamedTuple):
-    """Weights of the cross unit, averaged over heads; what is missing to a row's 1 goes to the row's own side.
-
-    word_to_region: (n, m, words, regions)
-    region_to_word: (n, m, regions, words)
-    """
-
-    word_to_region: Tensor
-    region_to_word: Tensor
-
-
 class _CrossSide(NamedTuple):
     """One side after the cross unit; pairs are (n, m), or (n,) where aligned.
 
@@ -107,15 +96,17 @@ class _CrossSide(NamedTuple):
 
 
 class MMCA(Matcher):
-    """Self-attention on each side, cross attention over both."""
+    """Self-attention on each side, cross attention over both.
 
+    Where the words look is told by what the score would miss first: the attention does not fall on what a word names.
+    """
+
+    title = "MMCA"
+    looks = ("together", "word_to_region", "region_to_word")
     config: MMCAConfig
 
     def __init__(self, config: MMCAConfig, tokenizer: Tokenizer, assets: Path | None = None) -> None:
-        super().__init__(config, tokenizer)
-        words = tokenizer.pieces(range(tokenizer.size))
-        self.image_encoder = build_image_encoder(config.image, config.dim, assets)
-        self.text_encoder = build_text_encoder(config.text, config.dim, words, assets)
+        super().__init__(config, tokenizer, assets)
         self.self_unit = TransformerUnit(config.dim, config.heads, config.scale)
         self.cross_unit: TransformerUnit | None = None
         self.cross_cnn: TextCNN | None = None
@@ -144,17 +135,15 @@ class MMCA(Matcher):
             return hidden
         return config.dim if config.convolutions == "shared" else hidden
 
-    def keep_images(self, batch: ImageBatch) -> Kept:
+    def keep_images(self, encoded: Encoded) -> Kept:
         """(n, regions, d); where alpha is 0, i0 alone, (n, 1, d)."""
-        encoded: Encoded = self.image_encoder(batch)
         regions, mask = encoded.vectors, encoded.mask
         attended = self.self_unit(regions, mask)
         i0 = l2(mean_pool(attended, mask))
         return self._keep(attended if self.config.cross_input == "self-attended" else regions, mask, i0)
 
-    def keep_texts(self, batch: Tokens) -> Kept:
+    def keep_texts(self, encoded: Encoded) -> Kept:
         """(n, words, d); where alpha is 0, c0 alone, (n, 1, d)."""
-        encoded: Encoded = self.text_encoder(batch)
         states = encoded.vectors
         if isinstance(self.text_encoder, TransformerEncoder) and self.config.convolutions == "separate":
             states = encoded.inputs
@@ -222,21 +211,40 @@ class MMCA(Matcher):
         out = unit.finish(_spread(rows.vectors, aligned, first=image_rows), attended.flatten(-2))
         return _CrossSide(out, parts, other_share)
 
-    def attention(self, images: Kept, texts: Kept) -> MMCAAttention:
-        """Which regions each word attends to and the other way round, for all pairs; 0 at pads."""
-        if self.cross_unit is None:
-            raise DiptychError("this MMCA has alpha = 0 and so no cross attention to show")
-        images, texts = _own(images), _own(texts)
-        regions = self._cross_side(images, texts, aligned=False, image_rows=True).weights().mean(2)
-        words = self._cross_side(texts, images, aligned=False, image_rows=False).weights().mean(2)
-        return MMCAAttention(words * texts.mask[None, :, :, None], regions * images.mask[:, None, :, None])
+    def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
+        """region_to_region: weights of the self-attention unit; word_to_region, region_to_word: of the cross unit.
 
-    def self_attention(self, batch: ImageBatch) -> Tensor:
+        All are averaged over heads. What is missing to a row's 1 in the cross unit goes to the row's own side; where
+        alpha is 0 there is none.
+        """
+        views = {}
+        if encoded is not None:
+            regions = of_pictures(self._self_attention(encoded[0]), len(texts))
+            views["region_to_region"] = View(regions, ("regions", "regions"))
+        if self.cross_unit is not None:
+            images, texts = _own(images), _own(texts)
+            regions = self._cross_side(images, texts, aligned=False, image_rows=True).weights().mean(2)
+            words = self._cross_side(texts, images, aligned=False, image_rows=False).weights().mean(2)
+            regions, words = regions * images.mask[:, None, :, None], words * texts.mask[None, :, :, None]
+            views["word_to_region"] = View(words, ("words", "regions"))
+            views["region_to_word"] = View(regions, ("regions", "words"), "sum")
+        return views
+
+    def _self_attention(self, encoded: Encoded) -> Tensor:
         """Which regions each region attends to in the self-attention unit: (n, regions, regions), 0 at pads."""
-        encoded: Encoded = self.image_encoder(batch)
         query, key, _ = self.self_unit.maps(encoded.vectors)
         weights = self.self_unit.affinity(query, key, encoded.mask).softmax(-1).mean(1)
         return weights * encoded.mask.unsqueeze(-1)
+
+    def points(self, kept: Kept) -> tuple[Tensor, str]:
+        """i0 and c0."""
+        whole = kept.whole if isinstance(kept, MMCAKept) else kept.vectors[:, 0]
+        return l2(whole.float()).unsqueeze(1), "the global vector of a picture or sentence"
+
+    def layout(self) -> Layout | None:
+        """Where alpha is 0 and c0 is a unit vector, one vector an item."""
+        alone = self.cross_unit is None and self.config.normalisation == "l2"
+        return Layout(self.config.dim) if alone else None
 
     def pair_floats(self, regions: int, words: int) -> int:
         """The larger of two moments: one side in the cross unit, its affinity twice; and the convolutions."""

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.data.batches import ImageBatch, Tokens
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
-from diptych.encoders.images import FeatureConfig, ImageConfig, build_image_encoder
-from diptych.encoders.texts import GRUConfig, TextConfig, build_text_encoder
-from diptych.matchers.base import Matcher
+from diptych.encoders.images import FeatureConfig, ImageConfig
+from diptych.encoders.texts import GRUConfig, TextConfig
+from diptych.matchers.base import Matcher, Sides, View
 from diptych.matchers.kept import Kept, kept
 
 SOFTMAX_LAMBDAS = {"t2i": 9.0, "i2t": 4.0}
@@ -64,20 +63,6 @@ class Attended(Kept):
     gram: Tensor = kept(1, 2)
 
 
-@dataclass(frozen=True)
-class SCANAttention:
-    """What SCAN looked at, for n pictures and m sentences; pads have 0.
-
-    word_to_region: t2i, (n, m, words, regions), how much each word attends to each region; None with i2t
-    region_to_word: i2t, (n, m, regions, words), how much each region attends to each word; None with t2i
-    cosines: (n, m, words) or (n, m, regions), how well what was attended to answers each word or region
-    """
-
-    word_to_region: Tensor | None
-    region_to_word: Tensor | None
-    cosines: Tensor
-
-
 def at_least_float32(x: Tensor) -> Tensor:
     """Half precision is enough for the large products, not for norms and exponentials."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
@@ -86,23 +71,21 @@ def at_least_float32(x: Tensor) -> Tensor:
 class SCAN(Matcher):
     """Stacked cross attention, in Gram form."""
 
+    title = "SCAN"
     config: SCANConfig
 
     def __init__(self, config: SCANConfig, tokenizer: Tokenizer, assets: Path | None = None) -> None:
-        super().__init__(config, tokenizer)
-        words = tokenizer.pieces(range(tokenizer.size))
-        self.image_encoder = build_image_encoder(config.image, config.dim, assets)
-        self.text_encoder = build_text_encoder(config.text, config.dim, words, assets)
+        super().__init__(config, tokenizer, assets)
         self.softmax_lambda = config.softmax_lambda or SOFTMAX_LAMBDAS[config.direction]
         self.lse_lambda = config.lse_lambda or LSE_LAMBDAS[config.direction]
 
-    def keep_images(self, batch: ImageBatch) -> Kept:
+    def keep_images(self, encoded: Encoded) -> Kept:
         """Unit region vectors (n, regions, d), and for t2i their Gram matrices (n, regions, regions)."""
-        return self._keep(self.image_encoder(batch), attended=self.config.direction == "t2i")
+        return self._keep(encoded, attended=self.config.direction == "t2i")
 
-    def keep_texts(self, batch: Tokens) -> Kept:
+    def keep_texts(self, encoded: Encoded) -> Kept:
         """Unit word vectors (n, words, d), and for i2t their Gram matrices (n, words, words)."""
-        return self._keep(self.text_encoder(batch), attended=self.config.direction == "i2t")
+        return self._keep(encoded, attended=self.config.direction == "i2t")
 
     def _keep(self, encoded: Encoded, attended: bool) -> Kept:
         # Padding is 0 from here on, so its affinities are 0 too and the norm over words sees real words only.
@@ -127,16 +110,23 @@ class SCAN(Matcher):
         cosines, _ = self._cosines(affinities, attended, norms)
         return self._aggregate(cosines, queries.mask.unsqueeze(1)).squeeze(1)
 
-    def attention(self, images: Kept, texts: Kept) -> SCANAttention:
-        """Attention and cosines of every pair."""
+    def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
+        """word_to_region and word_fit with t2i, region_to_word and region_fit with i2t.
+
+        How much each word attends to each region (or the other way round), and the cosine of each with what it
+        attends to.
+        """
         t2i = self.config.direction == "t2i"
         attended, queries = (images, texts) if t2i else (texts, images)
         cosines, weights = self._cosines(*self._affinities(attended, queries))
         cosines = cosines.masked_fill(~queries.mask, 0.0)
         weights = weights.masked_fill(~queries.mask, 0.0).permute(0, 2, 3, 1)
         if t2i:
-            return SCANAttention(weights, None, cosines)
-        return SCANAttention(None, weights.transpose(0, 1), cosines.transpose(0, 1))
+            return {"word_to_region": View(weights, ("words", "regions")), "word_fit": View(cosines, ("words",))}
+        return {
+            "region_to_word": View(weights.transpose(0, 1), ("regions", "words"), "sum"),
+            "region_fit": View(cosines.transpose(0, 1), ("regions",)),
+        }
 
     def pair_floats(self, regions: int, words: int) -> int:
         """Affinities, attention and one product of the two are alive at once, with a copy while they change type."""

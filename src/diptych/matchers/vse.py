@@ -11,17 +11,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from diptych.common.errors import DiptychError
-from diptych.data.batches import ImageBatch, Tokens
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.gpo import GPO, GPOConfig
-from diptych.encoders.images import FeatureConfig, ImageConfig, PixelConfig, build_image_encoder
+from diptych.encoders.images import FeatureConfig, ImageConfig, PixelConfig
 from diptych.encoders.pooling import max_contributions, max_pool, mean_contributions, mean_pool
 from diptych.encoders.size_augmentation import drop_cells
-from diptych.encoders.texts import GRUConfig, TextConfig, build_text_encoder
-from diptych.matchers.base import Matcher
+from diptych.encoders.texts import GRUConfig, TextConfig
+from diptych.matchers.base import Layout, Matcher, Sides, View
 from diptych.matchers.kept import Kept
+from diptych.matchers.view import of_pictures, of_sentences
 
 
 @dataclass(frozen=True)
@@ -56,34 +55,23 @@ class VSEConfig:
 class VSE(Matcher):
     """Visual-semantic embedding."""
 
+    title = "VSE"
     config: VSEConfig
 
     def __init__(self, config: VSEConfig, tokenizer: Tokenizer, assets: Path | None = None) -> None:
-        super().__init__(config, tokenizer)
-        words = tokenizer.pieces(range(tokenizer.size))
-        self.image_encoder = build_image_encoder(config.image, config.dim, assets)
-        self.text_encoder = build_text_encoder(config.text, config.dim, words, assets)
+        super().__init__(config, tokenizer, assets)
         self.image_gpo = GPO(config.gpo, config.dim) if config.image_pool == "gpo" else None
         self.text_gpo = GPO(config.gpo, config.dim) if config.text_pool == "gpo" else None
 
-    def keep_images(self, batch: ImageBatch) -> Kept:
+    def keep_images(self, encoded: Encoded) -> Kept:
         """(n, 1, d)."""
-        encoded = self.image_encoder(batch)
         if self.training and self.config.drop_cells:
             encoded = replace(encoded, mask=drop_cells(encoded.mask))
         return _one_vector(encoded, self.config.image_pool, self.image_gpo, self.config.absolute)
 
-    def keep_texts(self, batch: Tokens) -> Kept:
+    def keep_texts(self, encoded: Encoded) -> Kept:
         """(n, 1, d)."""
-        return _one_vector(self.text_encoder(batch), self.config.text_pool, self.text_gpo, self.config.absolute)
-
-    def image_contributions(self, batch: ImageBatch) -> Tensor:
-        """The share of each picture's vector that every region or cell supplies: (n, k), summing to 1."""
-        return _contributions(self.image_encoder(batch), self.config.image_pool, self.image_gpo)
-
-    def text_contributions(self, batch: Tokens) -> Tensor:
-        """The share of each sentence's vector that every word supplies: (n, k), summing to 1."""
-        return _contributions(self.text_encoder(batch), self.config.text_pool, self.text_gpo)
+        return _one_vector(encoded, self.config.text_pool, self.text_gpo, self.config.absolute)
 
     def score(self, images: Kept, texts: Kept) -> Tensor:
         """Cosine v.s, or -‖max(0, s - v)‖ (n, m)."""
@@ -103,6 +91,29 @@ class VSE(Matcher):
         """The order similarity forms every difference."""
         return self.config.dim + 1 if self.config.similarity == "order" else 1
 
+    def layout(self) -> Layout | None:
+        """One vector an item; the order similarity is no comparison that a store can make."""
+        return Layout(self.config.dim) if self.config.similarity == "cosine" else None
+
+    def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
+        """region_share, word_share: the part of the pooled vector that each region or word supplies, summing to 1.
+
+        Of the pool `whole` there is none: one state from the start, of which no word's share can be told.
+        """
+        if encoded is None:
+            return {}
+        shares = of_pictures(_shares(encoded[0], self.config.image_pool, self.image_gpo), len(texts))
+        views = {"region_share": View(shares, ("regions",), "sum")}
+        if self.config.text_pool != "whole":
+            shares = of_sentences(_shares(encoded[1], self.config.text_pool, self.text_gpo), len(images))
+            views["word_share"] = View(shares, ("words",), "sum")
+        return views
+
+    def pools(self) -> dict[str, GPO]:
+        """GPO of each side that is pooled by it."""
+        sides = {"pictures": self.image_gpo, "sentences": self.text_gpo}
+        return {side: gpo for side, gpo in sides.items() if gpo is not None}
+
 
 def _one_vector(encoded: Encoded, pool: str, gpo: GPO | None, absolute: bool) -> Kept:
     if gpo is not None:
@@ -116,9 +127,8 @@ def _one_vector(encoded: Encoded, pool: str, gpo: GPO | None, absolute: bool) ->
     return Kept(vectors, torch.ones(vectors.shape[:2], dtype=torch.bool, device=vectors.device))
 
 
-def _contributions(encoded: Encoded, pool: str, gpo: GPO | None) -> Tensor:
+def _shares(encoded: Encoded, pool: str, gpo: GPO | None) -> Tensor:
+    """The share of each item's pooled vector that every local vector supplies: (n, k)."""
     if gpo is not None:
         return gpo.contributions(encoded.vectors, encoded.mask)
-    if pool == "whole":
-        raise DiptychError("text_pool: 'whole' is one vector from the start; no word's share of it can be told")
     return mean_contributions(encoded.mask) if pool == "mean" else max_contributions(encoded.vectors, encoded.mask)

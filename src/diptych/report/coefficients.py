@@ -1,4 +1,4 @@
-"""What VSE∞'s pooling learned: GPO's coefficients by rank, for sets of every size."""
+"""What a learned pooling, as VSE∞'s, learned: GPO's coefficients by rank, for sets of every size."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,8 @@ from torch import Tensor
 
 from diptych.data.tokens import encode
 from diptych.encoders.gpo import GPO, sort_set
-from diptych.encoders.images import FeatureEncoder
 from diptych.explain.seen import see
-from diptych.matchers.vse import VSE
+from diptych.matchers.base import Matcher
 from diptych.report.subject import Subject, draw
 
 ITEMS = 64  # pictures, and sentences, whose sizes are looked at
@@ -40,16 +39,9 @@ class Coefficients:
 
 def coefficients_of(subject: Subject, seed: int = 0) -> list[Coefficients]:
     """The coefficients of each side that is pooled by GPO; empty for other matchers."""
-    matcher = subject.matcher
-    if not isinstance(matcher, VSE):
-        return []
-    found = []
+    matcher, sets = subject.matcher, {"pictures": _image_sets, "sentences": _text_sets}
     with matcher.inference():
-        if matcher.image_gpo is not None:
-            found.append(_side("pictures", matcher.image_gpo, _image_sets(matcher, subject, seed)))
-        if matcher.text_gpo is not None:
-            found.append(_side("sentences", matcher.text_gpo, _text_sets(matcher, subject, seed)))
-    return found
+        return [_side(name, gpo, sets[name](matcher, subject, seed)) for name, gpo in matcher.pools().items()]
 
 
 def _side(name: str, gpo: GPO, sets: list[Tensor]) -> Coefficients:
@@ -76,16 +68,12 @@ def _spread(largest: int) -> list[int]:
     return sorted({round(x) for x in np.linspace(1, largest, min(SIZES, largest))})
 
 
-def _image_sets(matcher: VSE, subject: Subject, seed: int) -> list[Tensor]:
+def _image_sets(matcher: Matcher, subject: Subject, seed: int) -> list[Tensor]:
     """Local vectors of drawn pictures: each (size, d)."""
     collection, sets = subject.collection, []
     for i in draw(len(collection), ITEMS, seed):
         item = collection.items[i]
-        if (
-            collection.features is not None
-            and item.row is not None
-            and isinstance(matcher.image_encoder, FeatureEncoder)
-        ):
+        if collection.features is not None and item.row is not None and matcher.takes_features:
             seen = see(matcher, collection.features[item.row])
         else:
             assert item.open is not None  # it was encoded, so it is there
@@ -95,7 +83,7 @@ def _image_sets(matcher: VSE, subject: Subject, seed: int) -> list[Tensor]:
     return sets
 
 
-def _text_sets(matcher: VSE, subject: Subject, seed: int) -> list[Tensor]:
+def _text_sets(matcher: Matcher, subject: Subject, seed: int) -> list[Tensor]:
     """Local vectors of drawn sentences: each (size, d)."""
     texts = [subject.captions[i] for i in draw(len(subject.captions), 4 * ITEMS, seed)]
     encoded = matcher.text_encoder(encode(matcher.tokenizer, texts).to(matcher.device))

@@ -6,10 +6,6 @@ import numpy as np
 import torch
 
 from diptych.common.errors import DiptychError
-from diptych.encoders.encoded import l2
-from diptych.matchers.dive import DivE
-from diptych.matchers.kept import Kept
-from diptych.matchers.mmca import MMCAKept
 from diptych.report.subject import Subject, draw
 
 POINTS = 800
@@ -35,34 +31,19 @@ class Embedding:
 def embed(subject: Subject, seed: int = 0) -> Embedding:
     """A map of pictures, drawn with the seed, each with one of its sentences: 800 points at most."""
     matcher = subject.matcher
-    sets = isinstance(matcher, DivE)
-    each = matcher.config.slots if isinstance(matcher, DivE) else 1
+    each = matcher.points(subject.images[:1])[0].shape[1]
     pictures = draw(len(subject.collection), max(2, POINTS // (2 * each)), seed)
     rng = np.random.default_rng(seed)
     sentences = [int(rng.choice(np.flatnonzero(subject.owners == picture))) for picture in pictures]
-    sides, what = [], "an element of a set" if sets else ""
+    sides, what = [], ""
     for kept, chosen in ((subject.images, pictures), (subject.texts, sentences)):
-        vectors, name = vectors_of(kept[torch.tensor(list(chosen))], each if sets else None)
-        what = what or name
-        sides.append(vectors)
+        vectors, what = matcher.points(kept[torch.tensor(list(chosen))])
+        sides.append(vectors.cpu().numpy())
     points = np.concatenate([side.reshape(-1, side.shape[-1]) for side in sides])
     items = np.concatenate([np.repeat(chosen, each) for chosen in (pictures, sentences)])
     slots = np.tile(np.arange(each), len(pictures) + len(sentences))
     texts = np.repeat([False, True], [len(pictures) * each, len(sentences) * each])
     return Embedding(tsne(points, seed), items, slots, texts, each, what)
-
-
-def vectors_of(kept: Kept, slots: int | None) -> tuple[np.ndarray, str]:
-    """Unit vectors that stand for items (n, slots or 1, d), and what they are."""
-    if slots is not None:
-        return l2(kept.vectors[:, :slots].float()).cpu().numpy(), "an element of a set"
-    if isinstance(kept, MMCAKept):
-        return l2(kept.whole.float()).unsqueeze(1).cpu().numpy(), "the global vector of a picture or sentence"
-    if kept.vectors.shape[1] == 1:
-        return l2(kept.vectors.float()).cpu().numpy(), "the vector of a picture or sentence"
-    weights = kept.mask.float() / kept.lengths.clamp(min=1).unsqueeze(1)
-    mean = (kept.vectors.float() * weights.unsqueeze(-1)).sum(1, keepdim=True)
-    return l2(mean).cpu().numpy(), "the mean of a picture's regions or of a sentence's words, before they meet"
 
 
 def tsne(points: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""CAMP's gates on right and wrong pairs, counted."""
+"""The gates of a matcher that has them, as CAMP does, on right and wrong pairs, counted."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from diptych.common.progress import track
-from diptych.matchers.camp import CAMP
 from diptych.report.subject import Subject, draw
 
 BINS = 20
@@ -48,22 +47,29 @@ def gate_pairs(subject: Subject, seed: int = 0, most: int = PAIRS) -> dict[str, 
 
 def gates_of(subject: Subject, seed: int = 0) -> Gates | None:
     """The gates of drawn pairs; none where the matcher has no gates."""
-    matcher = subject.matcher
-    if not isinstance(matcher, CAMP) or matcher.config.gate == "none":
-        return None
     regions: dict[str, np.ndarray] = {}
     words: dict[str, np.ndarray] = {}
     pairs = gate_pairs(subject, seed)
     for kind, chosen in pairs.items():
         of_regions, of_words = [], []
         for picture, sentence in track(chosen, f"gates of {kind} pairs", unit="pairs"):
-            images = subject.images[[picture]].trim().to(matcher.device, torch.float32)
-            texts = subject.texts[[sentence]].trim().to(matcher.device, torch.float32)
-            with matcher.inference():
-                seen = matcher.attention(images, texts)
-            assert seen.region_gates is not None
-            assert seen.word_gates is not None
-            of_regions.append(seen.region_gates[0, 0][images.mask[0]].cpu().numpy())
-            of_words.append(seen.word_gates[0, 0][texts.mask[0]].cpu().numpy())
+            gates = _gates_of_pair(subject, picture, sentence)
+            if gates is None:
+                return None
+            of_regions.append(gates[0])
+            of_words.append(gates[1])
         regions[kind], words[kind] = np.concatenate(of_regions), np.concatenate(of_words)
     return Gates(regions, words, len(pairs["positive"]))
+
+
+def _gates_of_pair(subject: Subject, picture: int, sentence: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """The gates of a pair's regions and of its words: (regions,), (words,)."""
+    matcher = subject.matcher
+    images = subject.images[[picture]].trim().to(matcher.device, torch.float32)
+    texts = subject.texts[[sentence]].trim().to(matcher.device, torch.float32)
+    with matcher.inference():
+        views = matcher.see(images, texts)
+    if "region_gates" not in views or "word_gates" not in views:
+        return None
+    regions = views["region_gates"].values[0, 0][images.mask[0]].cpu().numpy()
+    return regions, views["word_gates"].values[0, 0][texts.mask[0]].cpu().numpy()

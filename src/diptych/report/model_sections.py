@@ -73,12 +73,11 @@ def _matrix(confusion: Confusion) -> str:
     )
 
 
-def gates_section(gates: Gates, kind: str) -> Section:
+def gates_section(gates: Gates) -> Section:
     """Histograms of the gates of right and wrong pairs."""
-    meaning = "the mean over the dimensions of its gate vector" if kind == "vector" else "one number"
     body = paragraph(
-        f"How much of its message each region and each word lets in, from 0 to 1: {meaning}. "
-        f"{gates.pairs:,} drawn sentences, each with its own picture (right) and with another (wrong). The paper "
+        "How much of its message each region and each word lets in, from 0 to 1; of a gate vector the mean over its "
+        f"dimensions. {gates.pairs:,} drawn sentences, each with its own picture (right) and with another (wrong). CAMP's paper "
         "reports means of 0.971 on right pairs and 2.7e-9 on wrong ones, on Flickr30K."
     )
     charts = []

@@ -13,13 +13,10 @@ from diptych.common.errors import DiptychError, nearest
 from diptych.common.files import write_text
 from diptych.data.collection import Collection
 from diptych.data.scenes import near_miss_set
-from diptych.encoders.images import FeatureEncoder
 from diptych.evaluation.result import Evaluation
 from diptych.explain.html import page
-from diptych.explain.sheet import MODELS
 from diptych.matchers.base import Matcher
-from diptych.matchers.camp import CAMP
-from diptych.matchers.vse import VSE
+from diptych.matchers.catalog import matcher_title
 from diptych.report.coefficients import coefficients_of
 from diptych.report.curves import curves_section
 from diptych.report.embedding import embed
@@ -183,25 +180,23 @@ class _Maker:
         if self.matcher is None or seed is None:
             return None
         # A backbone sees every one of the pictures, which is dearer than reading features.
-        count = PAIRS if isinstance(self.matcher.image_encoder, FeatureEncoder) else PAIRS // 2
+        count = PAIRS if self.matcher.takes_features else PAIRS // 2
         regions = data.regions if isinstance(data, ScenesConfig) and data.regions != "none" else "boxes"
         pairs = near_miss_set(count, seed=seed + 1)
         return near_miss_section(confusions_of(self.matcher, pairs, regions), count)
 
     def _gates(self) -> Section | None:
         assert self.subject is not None
-        found = gates_of(self.subject, self.seed)
-        if found is None or not isinstance(self.matcher, CAMP):
-            return None
-        return gates_section(found, self.matcher.config.gate)
+        gates = gates_of(self.subject, self.seed)
+        return None if gates is None else gates_section(gates)
 
     def _coefficients(self) -> Section | None:
         assert self.subject is not None
-        found = coefficients_of(self.subject, self.seed)
-        if not found or not isinstance(self.matcher, VSE):
+        pools = self.subject.matcher.pools()
+        if not pools:
             return None
-        gpo = self.matcher.config.gpo
-        return coefficients_section(found, gpo.per_dimension, gpo.features)
+        gpo = next(iter(pools.values())).config
+        return coefficients_section(coefficients_of(self.subject, self.seed), gpo.per_dimension, gpo.features)
 
     def _embedding(self) -> Section:
         assert self.subject is not None
@@ -209,7 +204,7 @@ class _Maker:
 
     def _page(self, sections: list[Section]) -> Report:
         run = self.run
-        model = MODELS.get(run.recipe.model.kind, run.recipe.model.kind)
+        model = matcher_title(run.recipe.model.kind)
         links = "".join(f'<li><a href="#{s.id}-h">{escape(s.title)}</a></li>' for s in sections)
         state = "finished" if run.finished else "unfinished"
         body = (

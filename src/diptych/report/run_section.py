@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from html import escape
 
 from diptych.common.config import to_tree
-from diptych.explain.sheet import MODELS
 from diptych.matchers.base import Matcher
+from diptych.matchers.catalog import matcher_title
 from diptych.report.parts import Section, facts
 from diptych.report.run_folder import RunFolder
 from diptych.training.data import ScenesConfig
@@ -21,7 +21,7 @@ def run_section(run: RunFolder, matcher: Matcher | None) -> Section:
     recipe = run.recipe
     told = [
         ("Recipe", run.name),
-        ("Model", f"{MODELS.get(recipe.model.kind, recipe.model.kind)}, {recipe.model.dim} dimensions"),
+        ("Model", f"{matcher_title(recipe.model.kind)}, {recipe.model.dim} dimensions"),
         ("Pictures", _pictures(recipe)),
         ("Sentences", _sentences(recipe)),
         ("Data", _data(recipe)),
@@ -74,6 +74,8 @@ def _pictures(recipe: Recipe) -> str:
     image = recipe.model.image
     if image.kind == "pixels":
         return f"pixels through {image.backbone}, {image.size} × {image.size}" + (", frozen" if image.frozen else "")
+    if image.kind == "tower":
+        return f"the vision tower of {image.name}" + (", frozen" if image.frozen else "")
     source = f", computed by {image.backbone}" if image.backbone else ""
     return f"local features of {image.feature_dim:,} numbers{source}, {image.projection} projection"
 

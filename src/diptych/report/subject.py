@@ -8,7 +8,6 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Collection
-from diptych.encoders.images import FeatureEncoder
 from diptych.evaluation.encode import encode_collection
 from diptych.evaluation.evaluate import collection_ids, evaluate_kept
 from diptych.evaluation.result import Evaluation
@@ -75,7 +74,7 @@ def affordable(matcher: Matcher, collection: Collection) -> int:
     each = sum(len(item.sentences) for item in collection.items) / len(collection)
     floats = matcher.pair_floats(int(images.lengths.max()), int(texts.lengths.max()))
     work = WORK["cpu" if matcher.device.type == "cpu" else "cuda"]
-    most = MOST["features" if isinstance(matcher.image_encoder, FeatureEncoder) else "pixels"]
+    most = MOST["features" if matcher.takes_features else "pixels"]
     return max(FIRST, min(most, int(math.sqrt(work / (floats * each)))))
 
 

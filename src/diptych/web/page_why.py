@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diptych.explain.sheet import CAPTIONS, MODELS
+from diptych.explain.sheet import CAPTIONS
 
 # Arrays of the words that the table shows.
 _COLUMNS = ("word_gates", "word_fit", "word_weights", "word_share", "word_drop")
@@ -73,7 +73,7 @@ def view_of(told: Mapping[str, Any]) -> View:
     captions = [CAPTIONS.get(told[name]["name"], "") for name in ("whole", "strength") if told[name]]
     width, height = told["size"] or (1, 1)
     return View(
-        model=MODELS.get(told["model"], told["model"]),
+        model=told["title"],
         score=told["score"],
         words=tuple(told["words"]),
         regions=told["regions"],
