@@ -25,9 +25,9 @@ import numpy as np
 import torch
 
 from diptych.data.pictures import is_picture
-from diptych.search.background import SENTENCES
-from diptych.search.embedder import Embedder, load_embedder
+from diptych.search.asking.unrelated_sentences import SENTENCES
 from diptych.search.index import Index
+from diptych.search.models.embedder import Embedder, load_embedder
 from features import make_pictures
 
 BATCH = 4

@@ -32,8 +32,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' server
 
-from diptych.search.open_store import open_store
-from diptych.search.store import Entry, Layout, Stamp, Store
+from diptych.search.stores.address import open_store
+from diptych.search.stores.store import Entry, Layout, Stamp, Store
 
 BATCH = 5000
 STAGES = ("index", "prepare", "search")
@@ -177,14 +177,14 @@ class milvus:  # noqa: N801, reads as a with statement does
     def __enter__(self) -> str | None:
         if self.given != "here":
             return str(self.given) if self.given else None
-        from tests.search import milvus_server
+        from tests.search.stores import milvus_server
 
         self.process, port = milvus_server.start(self.folder)
         return f"milvus://127.0.0.1:{port}/benchmark"
 
     def __exit__(self, *_: object) -> None:
         if self.process is not None:
-            from tests.search import milvus_server
+            from tests.search.stores import milvus_server
 
             milvus_server.stop(self.process)
 

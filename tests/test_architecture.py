@@ -11,17 +11,21 @@ ROOMS = [
     "cli", "web", "search", "report", "explain", "training",
     "evaluation", "scoring", "matchers", "encoders", "data", "common",
 ]  # fmt: skip
+# The rooms of `search/`; what lies in `search/` itself is above them. Those of one line do not import each other.
+SEARCH_ROOMS = [["asking", "filling"], ["models"], ["stores"]]
 SOURCE = Path(__file__).parent.parent / "src" / "diptych"
 
 
-def imports(path: Path) -> set[str]:
-    found = set()
+def imports(path: Path, package: str = "diptych") -> set[str]:
+    """The names right below a package that a file imports from, wherever in the file it does."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("diptych."):
-            found.add(node.module.split(".")[1])
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.update(f"{node.module}.{a.name}" for a in node.names)
         elif isinstance(node, ast.Import):
-            found.update(a.name.split(".")[1] for a in node.names if a.name.startswith("diptych."))
-    return found
+            names.update(a.name for a in node.names)
+    depth = package.count(".") + 1
+    return {name.split(".")[depth] for name in names if name.startswith(f"{package}.")}
 
 
 def test_every_room_is_in_the_list() -> None:
@@ -36,6 +40,22 @@ def test_imports_go_down(room: str) -> None:
         f"{path.relative_to(SOURCE)} imports {up}"
         for path in (SOURCE / room).rglob("*.py")
         for up in imports(path) & above
+    ]
+    assert wrong == []
+
+
+def test_every_room_of_search_is_in_the_list() -> None:
+    folders = {p.name for p in (SOURCE / "search").iterdir() if (p / "__init__.py").exists()}
+    assert folders == {room for line in SEARCH_ROOMS for room in line}
+
+
+@pytest.mark.parametrize(("room", "line"), [(room, i) for i, line in enumerate(SEARCH_ROOMS) for room in line])
+def test_imports_within_search_go_down(room: str, line: int) -> None:
+    allowed = {room} | {below for lower in SEARCH_ROOMS[line + 1 :] for below in lower}
+    wrong = [
+        f"{path.relative_to(SOURCE)} imports {other}"
+        for path in (SOURCE / "search" / room).rglob("*.py")
+        for other in imports(path, "diptych.search") - allowed
     ]
     assert wrong == []
 

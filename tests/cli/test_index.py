@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from diptych.cli.main import run
-from diptych.search.open_store import open_store
+from diptych.search.stores.address import open_store
 from tests.search import tiny
 from tests.search.conftest import own_folders, pictures, vse_folder
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.search import tiny
-from tests.search.backends import backend, milvus_port
+from tests.search.stores.backends import backend, milvus_port
 
 __all__ = ["backend", "milvus_port"]  # fixtures of the stores' tests
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from diptych.search.embedder import Embedded, Embedder
-from diptych.search.store import Layout
+from diptych.search.models.embedder import Embedded, Embedder
+from diptych.search.stores.store import Layout
 
 
 class RandomEmbedder(Embedder):

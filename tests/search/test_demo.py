@@ -7,9 +7,9 @@ from safetensors.torch import load_file, save_file
 
 from diptych.common.errors import DiptychError
 from diptych.search import demo as demo_module
+from diptych.search.asking.results import Answer, Result
 from diptych.search.demo import FITTING, FITTING_NONE, FOR_ANY, TOP, Demo, run_demo
 from diptych.search.demo_pictures import demo_folder
-from diptych.search.results import Answer, Result
 from tests.search import tiny
 from tests.search.fake_packages import PACKAGES, Registry
 

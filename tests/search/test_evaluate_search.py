@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from diptych.common.errors import DiptychError
+from diptych.search.asking.rerank import Rerank
+from diptych.search.asking.results import Answer, Result
 from diptych.search.evaluate_search import (
     Asked,
     calibration,
@@ -16,11 +18,9 @@ from diptych.search.evaluate_search import (
     recall_against_exact,
 )
 from diptych.search.index import Index
-from diptych.search.rerank import Rerank
-from diptych.search.results import Answer, Result
 from tests.search import tiny
+from tests.search.filling.test_read_items import png, tar
 from tests.search.random_embedder import RandomEmbedder, random_units
-from tests.search.test_read_items import png, tar
 
 
 def answer(*keys: str, confidence: float = 0.5) -> Answer:

@@ -12,7 +12,7 @@ from diptych.common.errors import DiptychError
 from diptych.data import pictures
 from diptych.data.pictures import PictureBytes, PictureFile
 from diptych.search.index import Index
-from diptych.search.open_key import open_key
+from diptych.search.stores.keys import open_key
 
 pillow_heif = pytest.importorskip("pillow_heif")
 ORIENTATION = 0x0112
@@ -80,7 +80,7 @@ def test_it_is_indexed_like_any_other(vse_folder: str, tmp_path: Path) -> None:
 def test_another_process_opens_it_by_its_key(tmp_path: Path) -> None:
     """Re-ranking and the page open pictures in a process that never indexed any."""
     path = save_heic(tmp_path / "a.heic", halves())
-    code = "import sys; from diptych.search.open_key import open_key; print(open_key(sys.argv[1])().size)"
+    code = "import sys; from diptych.search.stores.keys import open_key; print(open_key(sys.argv[1])().size)"
     told = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "(64, 48)"
 

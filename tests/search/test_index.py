@@ -7,10 +7,10 @@ from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.matchers.base import Matcher
+from diptych.search.asking.query import Term
 from diptych.search.index import Index
-from diptych.search.open_index import open_index
-from diptych.search.query import Term
-from diptych.search.store import Condition, Layout
+from diptych.search.open_or_create import open_or_create
+from diptych.search.stores.store import Condition, Layout
 from tests.encoders.pictures import picture
 from tests.search import tiny
 
@@ -156,7 +156,7 @@ def test_opened_again(index: Index, pictures: Path, vse_folder: str, tmp_path: P
     with Index.open(tmp_path / "i.db", device="cpu") as again:
         assert again.model == vse_folder
         assert again.search("two dog").results == expected
-    with open_index(tmp_path / "i.db", vse_folder) as again:
+    with open_or_create(tmp_path / "i.db", vse_folder) as again:
         assert len(again) == 6
     with pytest.raises(DiptychError, match="no such index"):
         Index.open(tmp_path / "none.db")
@@ -167,7 +167,7 @@ def test_another_model_is_refused(index: Index, pictures: Path, tmp_path: Path) 
     index.close()
     clip = tiny.save_clip(tmp_path / "clip")
     with pytest.raises(DiptychError, match="index into another"):
-        open_index(tmp_path / "i.db", clip)
+        open_or_create(tmp_path / "i.db", clip)
     with pytest.raises(DiptychError, match=r"made (with|for)"):
         Index.create(tmp_path / "i.db", clip)
 
@@ -189,12 +189,12 @@ def test_a_model_that_changed_is_noticed(tmp_path: Path, pictures: Path) -> None
 
 
 def test_a_process_killed_right_after_making_the_file(tmp_path: Path, vse_folder: str, pictures: Path) -> None:
-    from diptych.search.open_store import open_store
+    from diptych.search.stores.address import open_store
 
     open_store(tmp_path / "i.db", Layout(8)).close()
     with pytest.raises(DiptychError, match="never filled"):
         Index.open(tmp_path / "i.db")
-    with open_index(tmp_path / "i.db", vse_folder, device="cpu") as index:
+    with open_or_create(tmp_path / "i.db", vse_folder, device="cpu") as index:
         assert index.sync(pictures).added == 6
 
 

@@ -4,15 +4,18 @@ import os
 from pathlib import Path
 
 from diptych.search.index import Index
-from diptych.search.open_index import open_index
-from diptych.search.store import Condition
-from tests.search.backends import empty_milvus
+from diptych.search.open_or_create import open_or_create
+from diptych.search.stores.store import Condition
+from tests.search.stores.backends import empty_milvus
 
 
 def test_the_same_results_as_from_a_file(milvus_port: int, vse_folder: str, pictures: Path, tmp_path: Path) -> None:
     address = f"milvus://127.0.0.1:{milvus_port}/index_{os.getpid()}"
     (pictures / "words.txt").write_text("two dog\na red boat\n")
-    with open_index(address, vse_folder, device="cpu") as remote, Index.create(tmp_path / "i.db", vse_folder) as local:
+    with (
+        open_or_create(address, vse_folder, device="cpu") as remote,
+        Index.create(tmp_path / "i.db", vse_folder) as local,
+    ):
         columns: dict[str, dict[str, str | float]] = {str(pictures / "001.png"): {"album": "a"}}
         for index in (remote, local):
             assert index.sync(pictures, what="both", metadata=columns).added == 8

@@ -13,10 +13,10 @@ from PIL import Image
 
 from diptych.explain.explain import explain
 from diptych.matchers.base import Matcher
+from diptych.search.asking.query import Term
+from diptych.search.asking.rerank import Rerank
 from diptych.search.index import Index
-from diptych.search.query import Term
-from diptych.search.rerank import Rerank
-from diptych.search.store import Condition
+from diptych.search.stores.store import Condition
 from diptych.web.app import create_app
 from diptych.web.settings import Settings
 from tests.encoders.pictures import picture

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from diptych.search.index import Index
-from diptych.search.store import Layout
+from diptych.search.stores.store import Layout
 from diptych.web.errors import NotFound
 from diptych.web.folders import Folders, indexed_folders
 from tests.encoders.pictures import picture

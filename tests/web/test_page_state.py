@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.common.errors import DiptychError
-from diptych.search.duplicates import NEAR
+from diptych.search.asking.duplicates import NEAR
 from diptych.web.page_state import PER_PAGE, PageState, PageTerm, read_state
 from diptych.web.schemas import MOST_TOP, SearchRequest
 

@@ -152,8 +152,8 @@ def evaluate_an_index(
     as_json: bool,
 ) -> None:
     """Print recall against exact search, latency, and what re-ranking adds."""
+    from diptych.search.asking.rerank import Rerank
     from diptych.search.evaluate_search import describe, evaluate_index
-    from diptych.search.rerank import Rerank
 
     if rerank is None:
         _none_of({"--depth": depth, "--fusion": fusion}, "belongs to --rerank, which is not given")

@@ -46,8 +46,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
 ) -> None:
     """Index pictures and sentences, or bring an index in step with its folders; after a kill it goes on."""
-    from diptych.search import bulk
-    from diptych.search.files import default_index
+    from diptych.search.filling import bulk
+    from diptych.search.stores.address import default_index
 
     if not paths and import_from is None and export_to is None:
         raise DiptychError("expected a folder or file to index")
@@ -82,16 +82,16 @@ def command(
 def _open(address: str | Path, model: str | None, keep_locals: str | None, device: str, source: Path | None) -> Any:
     """The index, made where there is none; `source`: vectors from elsewhere, which need no model here."""
     from diptych.search.index import Index
-    from diptych.search.open_index import open_index
+    from diptych.search.open_or_create import open_or_create
 
     if source is None or model is not None or keep_locals is not None:
-        return open_index(address, model, keep_locals=keep_locals, device=device)
+        return open_or_create(address, model, keep_locals=keep_locals, device=device)
     try:
         return Index.open(address, device=device)
     except DiptychError:
         if "://" not in str(address) and Path(address).exists():
             raise
-    from diptych.search.exchange import layout_of_file
+    from diptych.search.filling.exchange import layout_of_file
 
     return Index.create(address, None, layout=layout_of_file(source), device=device)
 
@@ -108,7 +108,7 @@ def _sync(
     batch_size: int | None,
     workers: int | None,
 ) -> list[str]:
-    from diptych.search import bulk
+    from diptych.search.filling import bulk
 
     options: dict[str, Any] = {"what": what, "exclude": exclude, "hidden": hidden, "archives": archives}
     options |= {"metadata": metadata, "batch_size": batch_size, "workers": workers}
@@ -126,14 +126,14 @@ def _sync(
 
 def _take_part(device: str) -> None:
     """The part of a process that only embeds."""
-    from diptych.search import bulk
-    from diptych.search.sync import Embed
+    from diptych.search.filling import bulk
+    from diptych.search.filling.sync import Embed
 
     def load(settings: dict[str, Any]) -> Embed:
         from functools import partial
 
-        from diptych.search.embedder import load_embedder
-        from diptych.search.pipeline import LocalsKeeper, embed_entries
+        from diptych.search.filling.pipeline import LocalsKeeper, embed_entries
+        from diptych.search.models.embedder import load_embedder
 
         embedder = load_embedder(settings["model"], device)
         keeper = None if settings["locals"] is None else LocalsKeeper(settings["locals"], embedder)

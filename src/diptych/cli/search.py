@@ -12,8 +12,8 @@ import typer
 from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
-    from diptych.search.query import Query
-    from diptych.search.results import Answer
+    from diptych.search.asking.query import Query
+    from diptych.search.asking.results import Answer
 
 AT_ONCE = 64
 
@@ -47,11 +47,11 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each query.")] = False,
 ) -> None:
     """Search your pictures by sentence, by picture, or by several of both; prints score and path."""
-    from diptych.search.duplicates import NEAR
-    from diptych.search.files import default_index
+    from diptych.search.asking.duplicates import NEAR
+    from diptych.search.asking.query import parse_filter, path_filter
+    from diptych.search.asking.rerank import Rerank
     from diptych.search.index import Index
-    from diptych.search.query import parse_filter, path_filter
-    from diptych.search.rerank import Rerank
+    from diptych.search.stores.address import default_index
 
     from_lines = query == ["-"]
     lines = _lines(sys.stdin) if from_lines else None
@@ -81,14 +81,14 @@ def command(
 
 
 def _query(words: list[str], images: list[Path]) -> "Query":
-    from diptych.search.query import Query, Term, parse_terms
+    from diptych.search.asking.query import Query, Term, parse_terms
 
     return Query((*parse_terms(words), *(Term(image) for image in images)))
 
 
 def _lines(file: Any) -> Iterator[list[tuple[str, "Query"]]]:
     """Queries from lines, some at a time; one by one where a person types them."""
-    from diptych.search.query import parse_line
+    from diptych.search.asking.query import parse_line
 
     lines: Iterable[str] = (line.strip() for line in file)
     queries = ((line, parse_line(line)) for line in lines if line)

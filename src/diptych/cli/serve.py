@@ -47,8 +47,8 @@ def command(
     # Read when NumPy and torch are loaded, further below: several pieces of work at once must not fight over the cores.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // 2)))
-    from diptych.search.files import default_index
     from diptych.search.index import Index
+    from diptych.search.stores.address import default_index
 
     address: str | Path = default_index() if index is None else index
     if "://" not in str(address) and not Path(address).exists():

@@ -19,13 +19,13 @@ from diptych.data.readers.combine import (
     without_wrong_dimension,
 )
 from diptych.data.readers.faults import Faults, Gathering
-from diptych.data.readers.feature_files import read_feature_file
 from diptych.data.readers.folder import near, picture_files, read_folder
 from diptych.data.readers.hdf5 import SUFFIXES as HDF5_SUFFIXES
 from diptych.data.readers.hdf5 import read_hdf5
 from diptych.data.readers.huggingface import is_huggingface, read_huggingface
-from diptych.data.readers.names import split_name
+from diptych.data.readers.own_feature_files import read_feature_file
 from diptych.data.readers.per_image import array_files, read_per_image
+from diptych.data.readers.picture_names import split_name
 from diptych.data.readers.precomp import is_precomp, read_lines, read_precomp
 from diptych.data.readers.tables import SUFFIXES as TABLE_SUFFIXES
 from diptych.data.readers.webdataset import SUFFIXES as TAR_SUFFIXES

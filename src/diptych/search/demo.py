@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from diptych.common.errors import DiptychError
+from diptych.common.user_folders import cache_folder
 from diptych.encoders.sources import shipped_folder
-from diptych.search.confidence import cache_folder
+from diptych.search.asking.results import Answer
 from diptych.search.demo_pictures import Fetch, Package, credits_of, demo_folder, have_pictures, metadata_of
-from diptych.search.embedder import load_embedder
+from diptych.search.filling.sync import SyncReport
 from diptych.search.index import Index
-from diptych.search.index_model import DEFAULT_MODEL
-from diptych.search.results import Answer
-from diptych.search.sync import SyncReport
+from diptych.search.models.embedder import load_embedder
+from diptych.search.models.index_model import DEFAULT_MODEL
 
 TOP = 5
 RERANKER = "default-reranker"

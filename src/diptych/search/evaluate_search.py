@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from diptych.common.errors import DiptychError
-from diptych.search.background import SENTENCES
+from diptych.search.asking.rerank import Rerank
+from diptych.search.asking.results import MATCHES, Answer
+from diptych.search.asking.unrelated_sentences import SENTENCES
 from diptych.search.index import Index
-from diptych.search.rerank import Rerank
-from diptych.search.results import MATCHES, Answer
-from diptych.search.store import Condition, Kind, Store
-from diptych.search.vectors import similarities
+from diptych.search.stores.store import Condition, Kind, Store
+from diptych.search.stores.vectors import similarities
 
 AT_ONCE = 2048
 PICTURE = "picture"

@@ -10,22 +10,22 @@ import numpy as np
 from PIL import Image
 
 from diptych.common.errors import DiptychError
-from diptych.search.files import Choice, What, roots_of
-from diptych.search.index_model import DEFAULT_MODEL, IndexModel, locals_of
-from diptych.search.metadata import read_metadata
-from diptych.search.new_entry import NewEntry, Outcome, held_picture, held_sentence
-from diptych.search.open_store import open_store
-from diptych.search.options import Options, SearchOptions
-from diptych.search.query import Asked, as_query
-from diptych.search.results import Answer
-from diptych.search.store import Condition, Kind, Layout, Store, Value
-from diptych.search.sync import Embed, SyncReport, Writer, sync
+from diptych.search.asking.options import Options, SearchOptions
+from diptych.search.asking.query import Asked, as_query
+from diptych.search.asking.results import Answer
+from diptych.search.filling.metadata import read_metadata
+from diptych.search.filling.new_entry import NewEntry, Outcome, held_picture, held_sentence
+from diptych.search.filling.sync import Embed, SyncReport, Writer, sync
+from diptych.search.filling.walk import Choice, What, roots_of
+from diptych.search.models.index_model import DEFAULT_MODEL, IndexModel, locals_of
+from diptych.search.stores.address import open_store
+from diptych.search.stores.store import Condition, Kind, Layout, Store, Value
 
 if TYPE_CHECKING:  # these need torch, which a run that finds nothing new does not
     import torch
 
-    from diptych.search.embedder import Embedder, LocalsSource
-    from diptych.search.searching import Searcher
+    from diptych.search.asking.searcher import Searcher
+    from diptych.search.models.embedder import Embedder, LocalsSource
 
 Metadata = Mapping[str, dict[str, Value]]
 # Properties of this name say which folders and files it was filled from.
@@ -59,7 +59,7 @@ class Index:
         `layout` must then be given
         keep_locals: a re-ranking model; what it needs of each picture is kept, so that re-ranking reads no pictures
         """
-        from diptych.search.embedder import Embedder, load_embedder
+        from diptych.search.models.embedder import Embedder, load_embedder
 
         if model is None:
             if layout is None or keep_locals is not None:
@@ -176,7 +176,7 @@ class Index:
         metadata: Metadata | None = None,
     ) -> None:
         """Add vectors from elsewhere: (n, d), or (n, K, d) for sets; they are brought to length 1."""
-        from diptych.search.exchange import entries_of
+        from diptych.search.filling.exchange import entries_of
 
         self.store.add(entries_of(self.store, keys, vectors, kind, texts, metadata or {}))
 
@@ -197,7 +197,7 @@ class Index:
 
     def local_embed(self, batch_size: int | None = None, workers: int | None = None) -> Embed:
         """The function that embeds entries with this process's model."""
-        from diptych.search.pipeline import LocalsKeeper, embed_entries
+        from diptych.search.filling.pipeline import LocalsKeeper, embed_entries
 
         embedder, source = self._model.picture_embedder, self.kept_locals
         keeper = None if source is None else LocalsKeeper(source, embedder)
@@ -212,7 +212,7 @@ class Index:
     @property
     def searcher(self) -> "Searcher":
         """What searches it."""
-        from diptych.search.searching import Searcher
+        from diptych.search.asking.searcher import Searcher
 
         with self._lock:
             if self._searcher is None:
@@ -238,13 +238,13 @@ class Index:
 
     def export(self, path: str | Path) -> int:
         """Write all entries with their vectors to a .npz or .parquet file; how many."""
-        from diptych.search.exchange import export
+        from diptych.search.filling.exchange import export
 
         return export(self.store, Path(path))
 
     def import_(self, path: str | Path) -> int:
         """Add the entries of a .npz or .parquet file, as `export` writes them or made elsewhere; how many."""
-        from diptych.search.exchange import import_
+        from diptych.search.filling.exchange import import_
 
         return import_(self.store, Path(path))
 

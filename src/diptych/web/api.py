@@ -14,7 +14,7 @@ from pydantic import Field
 import diptych
 from diptych.common.errors import DiptychError
 from diptych.scoring.fusion import Fusion
-from diptych.search.store import Value
+from diptych.search.stores.store import Value
 from diptych.web import schemas
 from diptych.web.errors import TooLarge
 from diptych.web.finding import terms_of_line

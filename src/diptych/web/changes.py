@@ -8,10 +8,10 @@ from pathlib import Path
 
 from diptych.common.errors import DiptychError
 from diptych.common.files import written_aside
-from diptych.search.files import FoundFile
+from diptych.search.filling.new_entry import picture_of
+from diptych.search.filling.walk import FoundFile
 from diptych.search.index import Index
-from diptych.search.new_entry import picture_of
-from diptych.search.store import Value
+from diptych.search.stores.store import Value
 from diptych.web.pictures import FORMATS, open_upload, read_upload
 
 # The keys of sentences that were added begin so, and can never be those of files.

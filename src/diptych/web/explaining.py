@@ -12,8 +12,8 @@ from diptych.encoders.preprocess import read_picture
 from diptych.explain.explain import explain
 from diptych.explain.words import sentence_words
 from diptych.matchers.base import Matcher
-from diptych.search.embedder import MatcherEmbedder
 from diptych.search.index import Index
+from diptych.search.models.embedder import MatcherEmbedder
 from diptych.web.errors import NotFound
 
 # Leaving out each word in turn takes a pass of the model for each of them.

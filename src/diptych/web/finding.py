@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from diptych.common.errors import DiptychError
-from diptych.search.conditions import check_conditions
+from diptych.search.asking.options import Options
+from diptych.search.asking.query import Picture, Query, Term, parse_filter, parse_line, path_filter
+from diptych.search.asking.rerank import Rerank
+from diptych.search.asking.results import Answer
 from diptych.search.index import Index
-from diptych.search.options import Options
-from diptych.search.query import Picture, Query, Term, parse_filter, parse_line, path_filter
-from diptych.search.rerank import Rerank
-from diptych.search.results import Answer
-from diptych.search.store import Condition
+from diptych.search.stores.conditions import check_conditions
+from diptych.search.stores.store import Condition
 from diptych.web.folders import Folders
 from diptych.web.ids import Ids
 from diptych.web.schemas import (

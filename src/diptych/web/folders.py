@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterable, Sequence
 
-from diptych.search.files import file_of
 from diptych.search.index import Index
+from diptych.search.stores.keys import file_of
 from diptych.web.errors import NotFound
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 
 from diptych.common.errors import DiptychError
-from diptych.search.results import MATCHES
+from diptych.search.asking.results import MATCHES
 from diptych.web.errors import Busy, NotFound, TooLarge
 from diptych.web.page_state import OPERATORS, PageState, read_state
 from diptych.web.page_view import (

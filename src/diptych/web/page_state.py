@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from diptych.common.errors import DiptychError
-from diptych.search.duplicates import NEAR
-from diptych.search.results import MATCHES
-from diptych.search.store import Kind
+from diptych.search.asking.duplicates import NEAR
+from diptych.search.asking.results import MATCHES
+from diptych.search.stores.store import Kind
 from diptych.web.finding import terms_of_line
 from diptych.web.schemas import MOST_TOP, TextTerm
 

@@ -15,8 +15,7 @@ from diptych.common.errors import DiptychError
 from diptych.data.collection import Item, Open
 from diptych.data.pictures import PictureFile, heic_is_read, to_rgb, upright
 from diptych.encoders.preprocess import read_picture
-from diptych.search.files import file_of
-from diptych.search.open_key import open_key
+from diptych.search.stores.keys import file_of, open_key
 from diptych.web.errors import NotFound, TooLarge
 
 # Decoders that need nothing but the picture; others (such as PostScript) start programs.

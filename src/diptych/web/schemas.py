@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from diptych.scoring.fusion import Fusion
-from diptych.search.duplicates import NEAR
+from diptych.search.asking.duplicates import NEAR
 
 MOST_TOP, MOST_DEPTH, MOST_TERMS, MOST_CHARACTERS = 200, 500, 8, 500
 MOST_SENTENCES, MOST_IDS = 64, 200

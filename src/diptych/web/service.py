@@ -17,7 +17,7 @@ from PIL import Image
 from diptych.common.errors import DiptychError
 from diptych.data.pictures import heic_is_read
 from diptych.search.index import Index
-from diptych.search.store import Condition, Entry, Kind, Value
+from diptych.search.stores.store import Condition, Entry, Kind, Value
 from diptych.web.batching import Batcher
 from diptych.web.changes import Changes
 from diptych.web.errors import Busy, NotFound

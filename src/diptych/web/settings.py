@@ -77,7 +77,7 @@ def is_loopback(host: str) -> bool:
 
 def uploads_beside(address: str) -> Path:
     """Where added pictures are kept by default: a folder beside the index, or in the user's data folder."""
-    from diptych.search.files import data_folder
+    from diptych.common.user_folders import data_folder
 
     if "://" in address:
         return data_folder() / "uploads"

@@ -10,7 +10,7 @@ from diptych.data.readers import coco, karpathy, tables
 from diptych.data.readers.bottom_up import is_bottom_up
 from diptych.data.readers.combine import union
 from diptych.data.readers.faults import Faults
-from diptych.data.readers.names import stem
+from diptych.data.readers.picture_names import stem
 
 
 def read_captions(path: Path, faults: Faults) -> Collection:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from diptych.data.collection import Collection, Features, Item
 from diptych.data.readers.arrays import place
 from diptych.data.readers.faults import Faults
-from diptych.data.readers.names import Names, item_names
+from diptych.data.readers.picture_names import Names, item_names
 
 _NOT_LETTERS = re.compile(r"[\W_]+")
 

@@ -11,7 +11,7 @@ from diptych.data.pictures import is_picture
 from diptych.data.readers.captions import captions_in, read_several
 from diptych.data.readers.combine import with_captions
 from diptych.data.readers.faults import Faults, Gathering, caption
-from diptych.data.readers.names import folder_split, stem
+from diptych.data.readers.picture_names import folder_split, stem
 from diptych.data.readers.precomp import read_lines
 
 _CAPTION_FOLDERS = ("annotations", "captions")

@@ -12,7 +12,7 @@ from diptych.data.collection import Collection, Item, Sentence
 from diptych.data.pictures import PictureBytes, PictureFile, to_rgb
 from diptych.data.readers import fields
 from diptych.data.readers.faults import Faults, Gathering, caption
-from diptych.data.readers.names import split_name, stem
+from diptych.data.readers.picture_names import split_name, stem
 
 _IDS = ("cocoid", "image_id", "img_id", "imgid", "id", "key", "filename", "file_name")
 _FILES = ("filename", "file_name", "image_path", "filepath")

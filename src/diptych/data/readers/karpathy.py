@@ -6,7 +6,7 @@ from typing import Any
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Collection, Item, Sentence
 from diptych.data.readers.faults import Faults, Gathering, caption
-from diptych.data.readers.names import split_name, stem
+from diptych.data.readers.picture_names import split_name, stem
 
 
 def is_karpathy(data: Any) -> bool:

@@ -10,7 +10,7 @@ from diptych.common.errors import DiptychError
 from diptych.data.collection import Collection, Features, Item
 from diptych.data.readers.arrays import ArrayFeatures, ArrayFile, JoinedFeatures
 from diptych.data.readers.faults import Faults, Gathering, caption
-from diptych.data.readers.names import split_name
+from diptych.data.readers.picture_names import split_name
 
 _ORDER = ("train", "restval", "dev", "val", "test", "testall")
 _BOXES = ("boxes", "ims_bbx", "bbx", "ims_boxes")

@@ -11,7 +11,7 @@ from diptych.data.collection import Collection, Item, Sentence
 from diptych.data.pictures import is_picture
 from diptych.data.readers import fields
 from diptych.data.readers.faults import Faults, Gathering, caption
-from diptych.data.readers.names import split_in, split_name, stem
+from diptych.data.readers.picture_names import split_in, split_name, stem
 
 Record = tuple[str, str, list[object], str | None]  # where, picture, captions, split
 SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".token", ".txt"})

@@ -11,7 +11,7 @@ from diptych.data.collection import Collection, Item, Open, Sentence
 from diptych.data.pictures import PictureBytes, PicturePart, is_picture
 from diptych.data.readers import fields
 from diptych.data.readers.faults import Faults, Gathering, caption
-from diptych.data.readers.names import folder_split, split_in, split_name
+from diptych.data.readers.picture_names import folder_split, split_in, split_name
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz")
 _TEXTS = (".txt", ".json", ".caption")

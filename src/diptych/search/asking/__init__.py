@@ -1,0 +1,1 @@
+"""A query to its results: terms, searcher, second stage, confidence."""

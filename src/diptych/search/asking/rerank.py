@@ -1,0 +1,124 @@
+"""The second stage: a model that looks at each pair rescores the best of the first, and the two are fused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+import torch
+from PIL import Image
+
+from diptych.common.errors import DiptychError, nearest
+from diptych.encoders.images import FeatureEncoder
+from diptych.matchers.kept import Kept
+from diptych.scoring.candidates import score_candidates
+from diptych.scoring.fusion import Fusion
+from diptych.search.asking.query import Query, Term
+from diptych.search.models.embedder import LocalsSource, load_search_matcher, open_upright
+from diptych.search.models.model_names import canonical_name
+from diptych.search.stores.keys import open_key
+from diptych.search.stores.store import Entry, Kind
+
+
+@dataclass(frozen=True)
+class Rerank:
+    """Which model rescores how many of the first stage's results, and how the two scores become one (`fuse`)."""
+
+    model: str
+    depth: int = 100
+    fusion: Fusion = "sum"
+
+    def __post_init__(self) -> None:
+        if self.depth < 1:
+            raise DiptychError(f"depth: expected at least 1, got {self.depth}")
+        if self.fusion not in get_args(Fusion):
+            raise DiptychError(f"fusion: {self.fusion!r} is not known; {nearest(self.fusion, list(get_args(Fusion)))}")
+
+
+class Reranker:
+    """A matcher that rescores candidates from what is kept of them, or from their pictures."""
+
+    def __init__(self, name: str, device: torch.device | str | None = None) -> None:
+        self.name = canonical_name(name)
+        self.matcher = load_search_matcher(self.name, device)
+        encoder = self.matcher.image_encoder
+        self.source = LocalsSource.of(encoder.config) if isinstance(encoder, FeatureEncoder) else None
+
+    def scores(
+        self, queries: Sequence[Query], candidates: Sequence[Sequence[Entry]], kind: Kind, kept: LocalsSource | None
+    ) -> list[np.ndarray]:
+        """Scores (c,) of each query's candidates of one kind, -inf where a picture cannot be read any more.
+
+        kept: what the candidates' local features were computed with, where the index keeps them
+        A query's score is the weighted mean over its terms of the other kind; it needs at least one.
+        """
+        other: Kind = "sentence" if kind == "picture" else "picture"
+        wanted = [[term for term in query.terms if term.kind == other] for query in queries]
+        if any(not terms for terms in wanted):
+            raise DiptychError(
+                f"re-ranking {kind}s needs a {other} in the query: its model compares one with the other"
+            )
+        entries = list({entry.key: entry for some in candidates for entry in some}.values())
+        terms = [(q, term) for q, own in enumerate(wanted) for term in own]
+        if kind == "picture":
+            items, rows = self._keep_pictures(entries, kept)
+        else:
+            rows = {entry.key: row for row, entry in enumerate(entries)}
+            items = self.matcher.encode_texts([entry.text for entry in entries]) if entries else None
+        if items is None:
+            return [np.full(len(some), -np.inf, np.float32) for some in candidates]
+        # A row of candidates for each term of each query.
+        positions = torch.full((len(terms), max(map(len, candidates))), -1, dtype=torch.int64)
+        for row, (q, _) in enumerate(terms):
+            found = [rows.get(entry.key, -1) for entry in candidates[q]]
+            positions[row, : len(found)] = torch.tensor(found, dtype=torch.int64)
+        asked = self._keep_terms([term for _, term in terms])
+        scored = score_candidates(
+            self.matcher, asked, items, positions, "texts" if kind == "picture" else "images"
+        ).numpy()
+        owners = np.array([q for q, _ in terms])
+        weights = np.array([term.weight for _, term in terms], np.float32)
+        return [_weighted(scored[owners == q, : len(some)], weights[owners == q]) for q, some in enumerate(candidates)]
+
+    def _keep_terms(self, terms: Sequence[Term]) -> Kept:
+        """What the matcher keeps of a query's terms, which are all sentences or all pictures."""
+        texts = [term.value for term in terms if isinstance(term.value, str)]
+        if texts:
+            return self.matcher.encode_texts(texts)
+        pictures = [term.value for term in terms if not isinstance(term.value, str | np.ndarray)]
+        return self.matcher.encode_images([open_upright(picture, self._side) for picture in pictures])
+
+    def _keep_pictures(self, entries: Sequence[Entry], kept: LocalsSource | None) -> tuple[Kept | None, dict[str, int]]:
+        """What the matcher keeps of the candidates that can be had, and the row of each."""
+        rows: dict[str, int] = {}
+        parts: list[Kept] = []
+        shared = self.source is not None and self.source.same(kept)
+        stored = [e for e in entries if shared and e.locals is not None]
+        if stored:
+            arrays = [np.asarray(e.locals, np.float32) for e in stored]
+            parts.append(self.matcher.encode_images(arrays))
+            rows.update({e.key: i for i, e in enumerate(stored)})
+        images: list[Image.Image] = []
+        for entry in entries:
+            if entry.key in rows:
+                continue
+            try:
+                image = open_upright(open_key(entry.key), self._side)
+            except DiptychError:
+                continue  # the file is gone or broken since it was indexed
+            rows[entry.key] = len(stored) + len(images)
+            images.append(image)
+        if images:
+            parts.append(self.matcher.encode_images(images))
+        return (type(parts[0]).cat(parts) if parts else None), rows
+
+    @property
+    def _side(self) -> int:
+        return self.matcher.extractor().size
+
+
+def _weighted(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The weighted mean over terms (t, c) -> (c,); -inf where there is no score."""
+    missing = np.isinf(scores).any(0)
+    mean = weights @ np.where(missing, 0, scores) / np.abs(weights).sum()
+    return np.where(missing, -np.inf, mean).astype(np.float32)

@@ -1,0 +1,171 @@
+"""What has to be done to bring an index in step with folders: found by one walk, kept in a temporary file."""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from diptych.data.collection import Problem
+from diptych.data.pictures import heic_is_read
+from diptych.search.filling.walk import Choice, FoundFile, file_kind, prefix_of, walk
+from diptych.search.stores.keys import file_of
+from diptych.search.stores.store import Stamp, Store, Value
+
+# A store's property of this name says that all parts of a file are in it: its size, time and what was wanted of it.
+WHOLE = "whole:"
+Metadata = Mapping[str, dict[str, Value]]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many files need work, and how many are as they were."""
+
+    waiting: int
+    unchanged: int
+    gone: int
+
+
+class Plan:
+    """Files to read and entries that lost their file. In a temporary database, so that its size costs no memory."""
+
+    def __init__(self) -> None:
+        self._db = sqlite3.connect("", isolation_level=None)
+        self._db.execute("CREATE TABLE waiting (path TEXT, kind TEXT, size INTEGER, changed INTEGER, known TEXT)")
+        self._db.execute("CREATE TABLE gone (key TEXT PRIMARY KEY, size INTEGER, digest TEXT) WITHOUT ROWID")
+        self._db.execute("CREATE INDEX gone_by_size ON gone (size)")
+        self.problems: list[Problem] = []
+        self.unchanged = 0
+
+    def wait(self, file: FoundFile, known: str = "") -> None:
+        """A file has to be read; `known` is the digest that the index has of it."""
+        row = (file.path, file.kind, file.size, file.changed, known)
+        self._db.execute("INSERT INTO waiting VALUES (?, ?, ?, ?, ?)", row)
+
+    def lose(self, stamp: Stamp) -> None:
+        """An entry's file is not there any more."""
+        row = (stamp.key, stamp.size, stamp.digest)
+        self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?, ?)", row)
+
+    def waiting(self) -> Iterator[tuple[FoundFile, str]]:
+        """The files to read, with what is known of them."""
+        for path, kind, size, changed, known in self._db.execute("SELECT * FROM waiting ORDER BY rowid"):
+            yield FoundFile(path, kind, size, changed), known
+
+    def may_have_moved(self, size: int) -> bool:
+        """Whether a picture of this size in bytes lost its file."""
+        return self._db.execute("SELECT 1 FROM gone WHERE size = ? LIMIT 1", (size,)).fetchone() is not None
+
+    def take_moved(self, size: int, digest: str) -> str | None:
+        """The key of an entry with this content that lost its file; it is no longer among the lost ones."""
+        rows = self._db.execute("SELECT key, digest FROM gone WHERE size = ?", (size,)).fetchall()
+        # The digest of an entry with metadata has a second part.
+        key: str | None = next((k for k, d in rows if d.partition("~")[0] == digest), None)
+        if key is not None:
+            self._db.execute("DELETE FROM gone WHERE key = ?", (key,))
+        return key
+
+    def gone(self) -> Iterator[str]:
+        """The keys of entries that lost their file."""
+        for (key,) in self._db.execute("SELECT key FROM gone ORDER BY key"):
+            yield key
+
+    def counts(self) -> Counts:
+        """How much there is to do."""
+        waiting = self._db.execute("SELECT count(*) FROM waiting").fetchone()[0]
+        gone = self._db.execute("SELECT count(*) FROM gone").fetchone()[0]
+        return Counts(waiting, self.unchanged, gone)
+
+    def close(self) -> None:
+        """Let go of the temporary file."""
+        self._db.close()
+
+
+def make_plan(store: Store, roots: Sequence[str], choice: Choice, metadata: Metadata) -> Plan:
+    """Compare the files below `roots` with what the index has of them: both come in the order of their keys."""
+    plan = Plan()
+    properties = store.properties
+    without_decoder = 0
+    for root in roots:
+        unreadable: list[str] = []
+        walked = walk(root, choice, plan.problems, unreadable)
+        stored = _stored(store, root, choice)
+        file, entry = next(walked, None), next(stored, None)
+        while file is not None or entry is not None:
+            if file is not None and file.kind == "heic" and not heic_is_read():
+                without_decoder += 1
+                file = next(walked, None)
+            elif entry is None or (file is not None and file.order < entry.order):
+                assert file is not None
+                plan.wait(file)
+                file = next(walked, None)
+            elif file is None or entry.order < file.order:
+                if not entry.path.startswith(tuple(unreadable)):
+                    _lose(plan, store, entry)
+                entry = next(stored, None)
+            else:
+                if entry.same(file, properties, choice, metadata):
+                    plan.unchanged += 1
+                else:
+                    plan.wait(file, entry.first.digest if file.kind in ("picture", "heic") else "")
+                file, entry = next(walked, None), next(stored, None)
+    if without_decoder:
+        files = "file" if without_decoder == 1 else "files"
+        what = f"left out: HEIC needs a decoder; install diptych[heic] ({without_decoder} {files})"
+        plan.problems.append(Problem("*.heic", what))
+    return plan
+
+
+def whole_value(file: FoundFile, choice: Choice) -> str:
+    """What the property of a file whose parts are all in the index says."""
+    return json.dumps([file.size, file.changed, choice.what])
+
+
+def metadata_digest(digest: str, columns: dict[str, Value] | None) -> str:
+    """A picture's digest, with a second part where metadata was given for it."""
+    content = digest.partition("~")[0]
+    if not columns:
+        return content
+    text = json.dumps(columns, sort_keys=True, ensure_ascii=False)
+    return f"{content}~{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What the index has of one file: the stamp of its first entry."""
+
+    path: str
+    first: Stamp
+
+    @property
+    def order(self) -> str:
+        return self.path if self.path == self.first.key else self.path + "#"
+
+    def same(self, file: FoundFile, properties: dict[str, str], choice: Choice, metadata: Metadata) -> bool:
+        """Whether nothing needs to be read again."""
+        if file.kind in ("picture", "heic"):
+            columns = metadata.get(file.path)
+            return (self.first.size, self.first.changed) == (file.size, file.changed) and (
+                columns is None or metadata_digest(self.first.digest, columns) == self.first.digest
+            )
+        return properties.get(WHOLE + file.path) == whole_value(file, choice)
+
+
+def _stored(store: Store, root: str, choice: Choice) -> Iterator[_Stored]:
+    """What the index has below a root of the kinds that are wanted, a file at a time, in key order."""
+    is_file = not os.path.isdir(root)
+    for path, stamps in groupby(store.stamps(prefix_of(root)), key=lambda stamp: file_of(stamp.key)):
+        kind = file_kind(path)
+        if (is_file and path != root) or kind is None or not (is_file or choice.wants(kind)):
+            continue
+        yield _Stored(path, next(stamps))
+
+
+def _lose(plan: Plan, store: Store, entry: _Stored) -> None:
+    if entry.path == entry.first.key:
+        plan.lose(entry.first)
+        return
+    for stamp in store.stamps(entry.path + "#"):
+        plan.lose(stamp)

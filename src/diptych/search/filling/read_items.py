@@ -1,0 +1,149 @@
+"""What is to be indexed, read from files: the parts of text files, webdataset tars and parquet files."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from diptych.common.errors import DiptychError
+from diptych.data.collection import Item, Problem
+from diptych.data.pictures import PictureBytes
+from diptych.data.readers import fields
+from diptych.data.readers.faults import Faults
+from diptych.data.readers.webdataset import read_webdataset, stream_webdataset
+from diptych.search.filling.metadata import columns_of
+from diptych.search.filling.new_entry import NewEntry, Piece, picture_of, sentence_entry
+from diptych.search.filling.table_rows import csv_rows, parquet_rows
+from diptych.search.filling.walk import FoundFile, What, file_kind
+from diptych.search.stores.store import Stamp, Value
+from diptych.search.stores.values import cell_value
+
+
+def read_parts(file: FoundFile, what: What) -> Iterator[Piece]:
+    """The wanted entries of a text file, tar or parquet file, and its problems, as they come; never an error."""
+    lower = file.path.lower()
+    try:
+        if lower.endswith(".parquet"):
+            yield from _parquet(file, what)
+        elif file.kind == "archive":
+            yield from _tar(file, what)
+        elif lower.endswith((".jsonl", ".ndjson")):
+            yield from _json_lines(file)
+        elif lower.endswith((".csv", ".tsv")):
+            yield from _table(file)
+        else:
+            yield from _lines(file)
+    except DiptychError as error:
+        yield Problem(file.path, str(error).removeprefix(f"{file.path}: "))
+    except UnicodeDecodeError as error:
+        yield Problem(file.path, f"not valid UTF-8: {error.reason} at byte {error.start}")
+    except OSError as error:
+        yield Problem(file.path, f"cannot be read: {error.strerror or error}")
+
+
+def _lines(file: FoundFile) -> Iterator[Piece]:
+    with open(file.path, encoding="utf-8-sig", newline="\n") as lines:
+        for number, line in enumerate(lines, 1):
+            text = " ".join(line.split())
+            if text:
+                yield sentence_entry(f"{file.path}#{number}", text, file)
+
+
+def _table(file: FoundFile) -> Iterator[Piece]:
+    for number, record in csv_rows(Path(file.path)):
+        if isinstance(record, Problem):
+            yield record
+            continue
+        column = fields.pick(record, fields.CAPTIONS)
+        if column is None:
+            names = ", ".join(map(repr, record))
+            yield Problem(f"{file.path}: line 1", f"no column of sentences, such as 'caption' or 'text', among {names}")
+            return
+        text = " ".join(record[column].split())
+        if text:
+            columns = columns_of({k: cell_value(v) for k, v in record.items()}, (column,))
+            yield sentence_entry(f"{file.path}#{number}", text, file, columns)
+
+
+def _json_lines(file: FoundFile) -> Iterator[Piece]:
+    with open(file.path, encoding="utf-8-sig", newline="\n") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            where = f"{file.path}: line {number}"
+            try:
+                value = json.loads(line)
+            except json.JSONDecodeError as error:
+                yield Problem(f"{where}, column {error.colno}", f"not valid JSON: {error.msg}")
+                continue
+            record = value if isinstance(value, dict) else {"text": value}
+            column = fields.pick(record, fields.CAPTIONS)
+            if column is None:
+                yield Problem(where, "no sentence in it; expected text, or an object with 'caption' or 'text'")
+                continue
+            yield from _sentences(f"{file.path}#{number}", record[column], file, columns_of(record, (column,)), where)
+
+
+def _sentences(key: str, told: Any, file: FoundFile, metadata: dict[str, Value], where: str) -> Iterator[Piece]:
+    """One sentence, or several with numbered keys."""
+    texts = [fields.text_of(text) for text in (told if isinstance(told, list) else [told])]
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            yield Problem(where, f"expected a sentence, got {text!r}")
+        elif text.strip():
+            yield sentence_entry(key if len(texts) == 1 else f"{key}.{i}", " ".join(text.split()), file, metadata)
+
+
+def _tar(file: FoundFile, what: What) -> Iterator[Piece]:
+    faults = Faults(go_on=True)
+    path = Path(file.path)
+    if file.path.lower().endswith(".tar"):
+        items: Iterator[Item] = iter(read_webdataset([path], path.name, faults, captioned=False).items)
+    else:
+        items = stream_webdataset([path], faults)
+    for item in items:
+        name = item.metadata["filename"]
+        if what != "sentences":
+            key = f"{file.path}#{name}"
+            yield NewEntry(key, "picture", Stamp(key, file.size, file.changed, ""), item.open)
+        if what != "pictures":
+            for i, sentence in enumerate(item.sentences):
+                picture: dict[str, Value] = {"picture": f"{file.path}#{name}"}
+                yield sentence_entry(f"{file.path}#{item.id}#{i}", sentence.text, file, picture)
+    yield from faults.problems
+
+
+def _parquet(file: FoundFile, what: What) -> Iterator[Piece]:
+    """Rows with a picture (bytes, or the path of a file), with sentences, or with both; other columns are metadata."""
+    for row, record in parquet_rows(Path(file.path)):
+        where, key = f"{file.path}: row {row}", f"{file.path}#{row}"
+        picture = fields.pick(record, fields.PICTURES)
+        caption = fields.pick(record, fields.CAPTIONS)
+        metadata = columns_of(record, tuple(c for c in (picture, caption) if c))
+        if picture is None and caption is None:
+            yield Problem(file.path, "no column of pictures or sentences, such as 'image', 'path' or 'caption'")
+            return
+        if picture is not None and what != "sentences":
+            yield _parquet_picture(record[picture], key, file, metadata, where)
+        if caption is not None and what != "pictures":
+            key = key if picture is None else f"{key}#caption"
+            yield from _sentences(key, record[caption], file, metadata, where)
+
+
+def _parquet_picture(value: Any, key: str, file: FoundFile, metadata: dict[str, Value], where: str) -> Piece:
+    if isinstance(value, Mapping):  # as Hugging Face keeps pictures
+        value = value.get("bytes") or value.get("path")
+    if isinstance(value, bytes):
+        stamp = Stamp(key, file.size, file.changed, "")
+        return NewEntry(key, "picture", stamp, PictureBytes(value, where), metadata=metadata)
+    if not isinstance(value, str) or not value:
+        return Problem(where, f"expected a picture's bytes or path, got {value!r}")
+    path = os.path.normpath(os.path.join(os.path.dirname(file.path), os.path.expanduser(value)))
+    if file_kind(path) not in ("picture", "heic"):
+        return Problem(where, f"{path} is not named like a picture")
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return Problem(path, f"cannot be read: {error.strerror}")
+    return picture_of(FoundFile(path, "picture", status.st_size, status.st_mtime_ns), metadata)

@@ -1,0 +1,1 @@
+"""What an index embeds pictures and sentences with."""

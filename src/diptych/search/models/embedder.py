@@ -1,0 +1,267 @@
+"""A model as search uses it: pictures and sentences to unit vectors that one store can compare."""
+
+import base64
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from diptych.common.errors import DiptychError
+from diptych.data.batches import LocalFeatures, Pixels, pad_regions
+from diptych.data.collection import Item, Open
+from diptych.data.pictures import PictureFile, to_rgb, upright
+from diptych.data.tokens import encode
+from diptych.encoders.backbones import Extractor, Size
+from diptych.encoders.extract import load_extractor
+from diptych.encoders.images import FeatureConfig, FeatureEncoder
+from diptych.encoders.preprocess import read_picture
+from diptych.encoders.sources import matcher_folder, shipped_folder
+from diptych.evaluation.runs import model_folder
+from diptych.matchers.base import Matcher, Picture
+from diptych.matchers.camp import CAMPConfig
+from diptych.matchers.dive import DivEConfig
+from diptych.matchers.vse import VSEConfig
+from diptych.search.models.model_names import SHIPPED, canonical_name
+from diptych.search.stores.store import Layout
+
+# Two models that give this picture or sentence vectors further apart than this are not the same model.
+SAME_MODEL = 0.98
+# So few sentences are embedded on one core: their products are so small that cores which wait for each other take
+# longer, many times so where other programs have some of them.
+FEW = 4
+_PROBE_TEXT = "a brown dog runs over green grass with a ball in its mouth"
+
+
+@dataclass(frozen=True)
+class LocalsSource:
+    """What local features are computed with; two models with the same source can share them."""
+
+    backbone: str
+    size: int
+    regions: int | None = None
+
+    @classmethod
+    def of(cls, config: FeatureConfig) -> "LocalsSource | None":
+        """The source of a matcher's features; None where its configuration names no backbone."""
+        if config.backbone is None:
+            return None
+        return cls(canonical_name(config.backbone), config.size, config.regions)
+
+    def same(self, other: "LocalsSource | None") -> bool:
+        """Whether both are the same model at the same size, links followed."""
+        if other is None or (self.size, self.regions) != (other.size, other.regions):
+            return False
+        return os.path.realpath(self.backbone) == os.path.realpath(other.backbone)
+
+    def load(self) -> Extractor:
+        """The model that computes them."""
+        return load_extractor(self.backbone, self.size, self.regions)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Vectors (n, K, d) of n pictures, and their local features (cells, f) where they came along."""
+
+    vectors: np.ndarray
+    locals: list[np.ndarray] | None
+
+
+class Embedder(ABC):
+    """Pictures and sentences to unit vectors (n, K, d). Threads may share one.
+
+    name: what loads it again: `default`, an absolute folder, or a name of the hub
+    side: pictures of at least twice this side are as good as whole ones
+    locals_source: what the local features that come along are, or None
+    """
+
+    name: str
+    layout: Layout
+    side: int
+    device: torch.device
+    locals_source: LocalsSource | None = None
+
+    @abstractmethod
+    def prepare(self, image: Image.Image) -> np.ndarray:
+        """An RGB picture to uint8 pixels (height, width, 3) for the model."""
+
+    @abstractmethod
+    def embed_pixels(self, pixels: Sequence[np.ndarray], sizes: Sequence[Size], locals: bool = False) -> Embedded:
+        """Prepared pictures, whose whole sizes (width, height) are given, to vectors (n, K, d)."""
+
+    @abstractmethod
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Sentences to vectors (n, K, d)."""
+
+    def embed_pictures(self, pictures: Sequence[Picture], batch_size: int = 32) -> np.ndarray:
+        """Pictures, wherever they are, to vectors (n, K, d)."""
+        parts = [np.zeros((0, self.layout.set_size, self.layout.dim), np.float32)]
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+            for start in range(0, len(pictures), batch_size):
+                images = list(threads.map(lambda p: open_upright(p, self.side), pictures[start : start + batch_size]))
+                pixels = list(threads.map(self.prepare, images))
+                parts.append(self.embed_pixels(pixels, [image.size for image in images]).vectors)
+        return np.concatenate(parts)
+
+    def probe(self, pictures: bool) -> str:
+        """What this model makes of a fixed sentence (or picture), by which it is known again, as text."""
+        vectors = self.embed_pictures([probe_picture()]) if pictures else self.embed_texts([_PROBE_TEXT])
+        return base64.b64encode(vectors[0].astype("<f2").tobytes()).decode()
+
+
+def same_probe(one: str, other: str) -> bool:
+    """Whether two probes are the same model's, on whatever device it ran."""
+    x, y = (np.frombuffer(base64.b64decode(p), "<f2").astype(np.float32) for p in (one, other))
+    return x.shape == y.shape and float(x @ y) >= SAME_MODEL * float(np.linalg.norm(x) * np.linalg.norm(y))
+
+
+def probe_picture() -> Image.Image:
+    """A picture with colours and shapes that is the same everywhere."""
+    y, x = np.mgrid[0:256, 0:256]
+    disc = ((x - 150) ** 2 + (y - 110) ** 2 < 60**2)[..., None]
+    values = np.where(disc, np.array([200, 60, 40]), np.stack([x, y, 255 - x], -1))
+    return Image.fromarray(values.astype(np.uint8))
+
+
+def open_upright(picture: Picture, side: int) -> Image.Image:
+    """A picture in RGB, turned as its EXIF says; a large JPEG file only as large as `side` needs."""
+    if isinstance(picture, str | Path):
+        picture = PictureFile(Path(picture))
+    if callable(picture):
+        opener: Open = picture
+        return read_picture(Item("", (), open=opener), side)[0]
+    return to_rgb(upright(picture.copy()))
+
+
+class MatcherEmbedder(Embedder):
+    """A matcher that keeps one vector of each side, or a small set of them."""
+
+    def __init__(self, matcher: Matcher, name: str) -> None:
+        self.name = name
+        self.matcher = matcher.eval()
+        self.device = matcher.device
+        self.layout = layout_of(matcher, name)
+        self._extractor: Extractor | None = None
+        self._seen = threading.local()
+        self._tokenizing = threading.Lock()
+        encoder = matcher.image_encoder
+        extractor = matcher.extractor()
+        if isinstance(encoder, FeatureEncoder):
+            self._extractor = extractor
+            self.locals_source = LocalsSource.of(encoder.config)
+        else:
+            self.locals_source = LocalsSource(name, encoder.config.size)
+            extractor.register_forward_hook(self._see)
+        self.side = extractor.size
+        self._prepare = extractor.prepare
+        if self.device.type == "cpu":
+            extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def prepare(self, image: Image.Image) -> np.ndarray:
+        """As the backbone does."""
+        return self._prepare(image)
+
+    def _see(self, module: object, inputs: object, output: Tensor) -> None:
+        self._seen.cells = output
+
+    def embed_pixels(self, pixels: Sequence[np.ndarray], sizes: Sequence[Size], locals: bool = False) -> Embedded:
+        """(n, K, d), and the backbone's cells or regions (cells, f) where wanted."""
+        found: list[np.ndarray] | None = None
+        with torch.inference_mode():
+            if self._extractor is not None:
+                regions = self._extractor.extract(pixels, sizes, torch.float32)
+                batch: Pixels | LocalFeatures = pad_regions(regions)
+                found = [r.vectors.astype(np.float16) for r in regions] if locals else None
+            else:
+                batch = Pixels(torch.from_numpy(np.stack(pixels)))
+            kept = self.matcher.keep_images(batch.to(self.device))
+            if locals and found is None:
+                found = list(self._seen.cells.to(torch.float16).cpu().numpy())
+        self._seen.cells = None
+        return Embedded(self._vectors(kept.vectors), found)
+
+    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """(n, K, d)."""
+        if not texts:
+            return np.zeros((0, self.layout.set_size, self.layout.dim), np.float32)
+        with self._tokenizing:  # Hugging Face tokenizers cannot be shared while they work
+            tokens = encode(self.matcher.tokenizer, texts)
+        with torch.inference_mode(), _one_core(self.device.type == "cpu" and len(texts) <= FEW):
+            return self._vectors(self.matcher.keep_texts(tokens.to(self.device)).vectors)
+
+    def _vectors(self, vectors: Tensor) -> np.ndarray:
+        return unit(vectors[:, : self.layout.set_size].float().cpu().numpy())
+
+
+@contextmanager
+def _one_core(wanted: bool) -> Iterator[None]:
+    """Where wanted, this thread's products run on one core."""
+    threads = torch.get_num_threads()
+    if not wanted or threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Vectors (..., d) of length 1 in float32."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
+def layout_of(matcher: Matcher, name: str) -> Layout:
+    """What a store must know of a matcher's vectors; an error where its scores are not a comparison of vectors."""
+    config: Any = matcher.config
+    if isinstance(config, VSEConfig) and config.similarity == "cosine":
+        return Layout(config.dim)
+    if isinstance(config, DivEConfig) and config.similarity == "smooth-chamfer":
+        return Layout(config.dim, config.slots, config.alpha)
+    if isinstance(config, CAMPConfig) and config.messages == "none" and config.similarity == "cosine":
+        return Layout(config.dim)
+    raise DiptychError(
+        f"{name}: a {config.kind} model that scores each pair for itself cannot search by vectors; it can re-rank "
+        "(--rerank). Searching needs VSE with cosine or DivE with smooth-Chamfer"
+    )
+
+
+def load_search_matcher(name: str, device: torch.device | str | None = None) -> Matcher:
+    """A matcher by name: one that ships, a run, a folder, or a name of the hub."""
+    if name in SHIPPED and shipped_folder(name) is None:
+        raise DiptychError(f"{name}: this installation of Diptych does not carry that model; name another with --model")
+    return Matcher.from_pretrained(model_folder(name)).to(pick_device(device))
+
+
+def pick_device(device: torch.device | str | None) -> torch.device:
+    """The one that is asked for; else a GPU where there is one."""
+    if device is None or device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        raise DiptychError(f"device {device}: not available here: {str(error).splitlines()[0]}") from None
+
+
+def load_embedder(name: str | Path, device: torch.device | str | None = None) -> Embedder:
+    """A model for search by name: `default`, a run or a saved matcher's folder, or a CLIP or SigLIP model."""
+    from diptych.search.models.clip import ClipEmbedder, is_hugging_face
+
+    text = canonical_name(name)
+    if text in SHIPPED or shipped_folder(text) is not None:
+        return MatcherEmbedder(load_search_matcher(text, device), text)
+    folder = model_folder(text)
+    if matcher_folder(str(folder)) is None and is_hugging_face(str(folder)):
+        return ClipEmbedder.load(str(folder), pick_device(device))
+    return MatcherEmbedder(load_search_matcher(str(folder), device), str(folder))

@@ -1,0 +1,129 @@
+"""The model of an index: written down when the index is made, loaded when it is needed, seen to be the same."""
+
+import json
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import diptych
+from diptych.common.errors import DiptychError
+from diptych.search.stores.store import Store
+
+if TYPE_CHECKING:  # these need torch, which a run that finds nothing new does not
+    import torch
+
+    from diptych.search.models.embedder import Embedder, LocalsSource
+
+DEFAULT_MODEL = "default"
+# What an index without a model is said to be made with.
+ELSEWHERE = "vectors from elsewhere"
+
+
+class IndexModel:
+    """What the entries of a store are embedded with. Threads may share it."""
+
+    def __init__(self, store: Store, device: "torch.device | str | None" = None) -> None:
+        self.store = store
+        self.device = device
+        self._lock = threading.RLock()
+        self._embedder: Embedder | None = None
+        self._checked_pictures = False
+        self._properties = store.properties
+
+    @property
+    def known(self) -> bool:
+        """Whether a model, or that there is none, was ever written down."""
+        return "model" in self._properties
+
+    @property
+    def name(self) -> str:
+        """Its name; empty where the vectors came from elsewhere."""
+        return self._properties.get("model", "")
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it is in memory."""
+        with self._lock:
+            return self._embedder is not None
+
+    @property
+    def kept_locals(self) -> "LocalsSource | None":
+        """What the local features that the store keeps were computed with."""
+        from diptych.search.models.embedder import LocalsSource
+
+        text = self._properties.get("locals")
+        return LocalsSource(**json.loads(text)) if text else None
+
+    def claim(self, name: str, kept: "LocalsSource | None" = None) -> None:
+        """Write down what the index is made with, or see that it is the same already."""
+        locals_ = "" if kept is None else json.dumps(asdict(kept))
+        if not self.known:
+            made = f"diptych {diptych.__version__}"
+            self.store.set_properties({"model": name, "locals": locals_, "made-with": made})
+        elif self.name != name:
+            self.store.close()
+            raise DiptychError(
+                f"{self.store.address}: made with {self.name or ELSEWHERE!r}, not {name or ELSEWHERE!r}; "
+                "index into another file with --index"
+            )
+        elif locals_ and locals_ != self._properties.get("locals"):
+            self.store.close()
+            raise DiptychError(f"{self.store.address}: made without these local features; index into another file")
+        self._properties = self.store.properties
+
+    def use(self, embedder: "Embedder") -> None:
+        """Take a model that is loaded already."""
+        self._check(embedder, pictures=False)
+        self._embedder = embedder
+
+    @property
+    def embedder(self) -> "Embedder":
+        """The model, loaded on first use, and seen to be the one that the index was made with."""
+        from diptych.search.models.embedder import load_embedder
+
+        with self._lock:
+            if self._embedder is None:
+                if not self.name:
+                    raise DiptychError(f"{self.store.address}: has {ELSEWHERE} and no model to embed with")
+                self.use(load_embedder(self.name, self.device))
+            assert self._embedder is not None
+            return self._embedder
+
+    @property
+    def picture_embedder(self) -> "Embedder":
+        """The same, and seen to make of a picture what it made when the index was filled."""
+        with self._lock:
+            embedder = self.embedder
+            if not self._checked_pictures:
+                self._check(embedder, pictures=True)
+                self._checked_pictures = True
+            return embedder
+
+    def _check(self, embedder: "Embedder", pictures: bool) -> None:
+        """See by a probe that the model is the one that was used before; write it down where it is the first."""
+        from diptych.search.models.embedder import same_probe
+
+        name = "probe-picture" if pictures else "probe-text"
+        probe, known = embedder.probe(pictures), self._properties.get(name)
+        if known is None and (pictures or not self.store.count()):
+            self.store.set_properties({name: probe})
+            self._properties[name] = probe
+        elif known is not None and not same_probe(known, probe):
+            raise DiptychError(
+                f"{self.store.address}: the model {embedder.name!r} is no longer what it was when the index was made: "
+                "its vectors differ; index again into another file"
+            )
+
+
+def locals_of(reranker: str) -> "LocalsSource":
+    """What a re-ranking model needs of each picture."""
+    from diptych.encoders.images import FeatureEncoder
+    from diptych.search.models.embedder import LocalsSource, load_search_matcher
+
+    encoder = load_search_matcher(reranker, "cpu").image_encoder
+    source = LocalsSource.of(encoder.config) if isinstance(encoder, FeatureEncoder) else None
+    if source is None:
+        raise DiptychError(
+            f"{reranker}: reads pictures itself; only what a model over local features needs can be kept"
+        )
+    return source

@@ -1,0 +1,53 @@
+"""The index at an address, whether it is there already or not."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diptych.common.errors import DiptychError
+from diptych.search.index import Index
+from diptych.search.models.index_model import DEFAULT_MODEL, ELSEWHERE, locals_of
+from diptych.search.models.model_names import canonical_name
+from diptych.search.stores.address import open_store
+
+if TYPE_CHECKING:
+    import torch
+
+
+def open_or_create(
+    address: str | Path,
+    model: str | None = None,
+    *,
+    keep_locals: str | None = None,
+    device: "torch.device | str | None" = None,
+) -> Index:
+    """The index at an address, made where there is none; a model that is named must be the one it was made with."""
+    try:
+        index = Index.open(address, device=device)
+    except DiptychError:
+        if not _can_be_made(address):
+            raise
+        return Index.create(address, model or DEFAULT_MODEL, keep_locals=keep_locals, device=device)
+    named = None if model is None else canonical_name(model)
+    if named is not None and named != index.model and f"{named}/best" != index.model:
+        known = index.model or ELSEWHERE
+        index.close()
+        raise DiptychError(f"{address}: made with {known!r}, not {named!r}; index into another file with --index")
+    if keep_locals is not None and (index.kept_locals is None or not index.kept_locals.same(locals_of(keep_locals))):
+        index.close()
+        raise DiptychError(f"{address}: made without what {keep_locals} needs; index into another file with --index")
+    return index
+
+
+def _can_be_made(address: str | Path) -> bool:
+    """Whether there is no index yet: none at all, or one whose maker was killed before it wrote down its model."""
+    if "://" in str(address):
+        return str(address).startswith("milvus:")
+    if not Path(address).exists():
+        return True
+    try:
+        store = open_store(address)
+    except DiptychError:
+        return False
+    unfilled = "model" not in store.properties
+    store.close()
+    return unfilled

@@ -1,0 +1,1 @@
+"""Entries and their vectors kept and searched: one protocol, SQLite and Milvus behind it."""

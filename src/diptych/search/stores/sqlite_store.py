@@ -1,0 +1,281 @@
+"""A store in one SQLite file: records and vectors together; everything beside it can be made again from it."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from diptych.common.errors import DiptychError
+from diptych.search.stores.conditions import check_conditions, to_sql
+from diptych.search.stores.sqlite_file import SqliteFile
+from diptych.search.stores.store import (
+    EXACT_UP_TO,
+    RECALL_FLOOR,
+    Condition,
+    Entry,
+    Hit,
+    Layout,
+    Search,
+    Stamp,
+    Value,
+    check_entries,
+    check_key,
+    check_queries,
+    spread_of,
+)
+
+if TYPE_CHECKING:  # these need torch, which takes longer to load than an unchanged folder to compare
+    from diptych.search.stores.sqlite_vectors import SqliteVectors
+    from diptych.search.stores.vectors import Found, Vectors
+
+# Placeholders in one statement.
+KEYS_AT_ONCE = 500
+# Stamps that are read without holding the file.
+ROWS_AT_ONCE = 4096
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Entries in an SQLite file with a write-ahead log: one writer at a time, readers any number, each undisturbed.
+
+    `layout` makes the file where there is none. Up to `exact_up_to` vectors every search is exact; beyond, `prepare`
+    builds an approximate index, which is used when its measured recall reaches `recall_floor`. A search with filters
+    is always exact.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        layout: Layout | None = None,
+        *,
+        exact_up_to: int = EXACT_UP_TO,
+        recall_floor: float = RECALL_FLOOR,
+        patience: float = 30.0,
+    ) -> None:
+        self.path = Path(path)
+        self._file = SqliteFile(self.path, layout, patience)
+        self._limits = exact_up_to, recall_floor
+        self._loading = threading.Lock()
+        self._loaded: SqliteVectors | None = None
+
+    @property
+    def _live(self) -> "SqliteVectors":
+        from diptych.search.stores.sqlite_vectors import SqliteVectors
+
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = SqliteVectors(self._file, *self._limits)
+            return self._loaded
+
+    @property
+    def address(self) -> str:
+        """The file's path."""
+        return str(self.path)
+
+    @property
+    def layout(self) -> Layout:
+        """d, K and alpha."""
+        return self._file.layout
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.layout.dim
+
+    @property
+    def set_size(self) -> int:
+        """K."""
+        return self.layout.set_size
+
+    @property
+    def recall(self) -> float | None:
+        """The measured recall of the approximate index in use; None while searches are exact."""
+        with self._live.looking() as (_, vectors):
+            approximate = self._live.approximate(vectors)
+        return approximate.header.recall if approximate else None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Small strings by name."""
+        with self._file.reading() as db:
+            return dict(db.execute("SELECT name, value FROM properties ORDER BY name"))
+
+    def set_properties(self, changes: dict[str, str]) -> None:
+        """Add or change properties."""
+        with self._file.writing() as db:
+            db.executemany("INSERT OR REPLACE INTO properties VALUES (?, ?)", changes.items())
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Add entries in one transaction; one with a key that is there already takes its place."""
+        check_entries(entries, self.layout, self.address)
+        if not entries:
+            return
+        from diptych.search.stores.sqlite_vectors import sequence
+
+        with self._file.writing() as db:
+            _remove(db, [e.key for e in entries])
+            first = sequence(db, "entries") + 1
+            numbered = list(enumerate(entries, first))
+            db.executemany(
+                "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (i, e.key, e.kind, e.text, e.stamp.size, e.stamp.changed, e.stamp.digest, spread_of(e.key))
+                    for i, e in numbered
+                ),
+            )
+            db.executemany(
+                "INSERT INTO vectors VALUES (?, ?)",
+                ((i, np.ascontiguousarray(e.vectors, "<f4").tobytes()) for i, e in numbered),
+            )
+            db.executemany(
+                "INSERT INTO metadata VALUES (?, ?, ?)",
+                ((i, name, value) for i, e in numbered for name, value in e.metadata.items()),
+            )
+            db.executemany(
+                "INSERT INTO locals VALUES (?, ?, ?, ?)",
+                (
+                    (i, *e.locals.shape, np.ascontiguousarray(e.locals, "<f2").tobytes())
+                    for i, e in numbered
+                    if e.locals is not None
+                ),
+            )
+
+    def delete(self, keys: Sequence[str]) -> int:
+        """Remove entries; how many were there."""
+        with self._file.writing() as db:
+            return _remove(db, keys)
+
+    def get(self, keys: Sequence[str], *, locals: bool = True) -> list[Entry | None]:
+        """Whole entries in the order asked for, None where there is none."""
+        found: dict[str, Entry] = {}
+        with self._file.reading() as db:
+            for some in _chunks(list(dict.fromkeys(keys))):
+                for entry in self._read_entries(db, some, locals):
+                    found[entry.key] = entry
+        return [found.get(key) for key in keys]
+
+    def stamps(self, prefix: str = "") -> Iterator[Stamp]:
+        """The stamps of all entries whose key begins with `prefix`, in key order; read a few thousand at a time."""
+        after, sign = prefix, ">="
+        while True:
+            with self._file.reading() as db:
+                rows = db.execute(
+                    f"SELECT key, size, changed, digest FROM entries WHERE key {sign} ? ORDER BY key LIMIT ?",
+                    (after, ROWS_AT_ONCE),
+                ).fetchall()
+            for row in rows:
+                if not row[0].startswith(prefix):
+                    return
+                yield Stamp(*row)
+            if len(rows) < ROWS_AT_ONCE:
+                return
+            after, sign = rows[-1][0], ">"
+
+    def rename(self, old: str, new: Stamp) -> None:
+        """A file moved: the entry takes its new key and stamp, vectors and metadata stay."""
+        check_key(new.key, self.address)
+        with self._file.writing() as db:
+            if new.key != old:
+                _remove(db, [new.key])
+            changed = db.execute(
+                "UPDATE entries SET key = ?, size = ?, changed = ?, digest = ?, spread = ? WHERE key = ?",
+                (new.key, new.size, new.changed, new.digest, spread_of(new.key), old),
+            ).rowcount
+            if not changed:
+                raise DiptychError(f"{self.address}: there is no {old!r} to rename")
+
+    def search(self, queries: np.ndarray, top: int, where: Sequence[Condition] = ()) -> Search:
+        """The `top` best of those that fit `where`, for each query (q, K, d), by cosine or smooth-Chamfer."""
+        queries = check_queries(queries, top, self.layout, self.address)
+        check_conditions(where)
+        with self._live.looking() as (db, vectors):
+            approximate = None if where else self._live.approximate(vectors)
+            if approximate is not None:
+                found = approximate.search(vectors, queries, top)
+                return Search(_hits(db, vectors, found), exact=False, recall=approximate.header.recall)
+            rows = vectors.rows_of(_fitting(db, where)) if where else None
+            return Search(_hits(db, vectors, vectors.search(queries, top, rows)), exact=True)
+
+    def background(self, count: int, where: Sequence[Condition] = ()) -> np.ndarray:
+        """Vectors (count, K, d) of entries spread over the store, the same every time for the same contents."""
+        check_conditions(where)
+        sql, values = to_sql(where)
+        with self._file.reading() as db:
+            rows = db.execute(
+                f"SELECT data FROM (SELECT id, spread, key FROM entries WHERE {sql} ORDER BY spread, key LIMIT ?) "
+                "JOIN vectors ON entry = id ORDER BY spread, key",
+                [*values, count],
+            ).fetchall()
+        return self._live.decoded([row[0] for row in rows])
+
+    def count(self, where: Sequence[Condition] = ()) -> int:
+        """How many entries fit."""
+        check_conditions(where)
+        sql, values = to_sql(where)
+        with self._file.reading() as db:
+            return int(db.execute(f"SELECT count(*) FROM entries WHERE {sql}", values).fetchone()[0])
+
+    def prepare(self, queries: np.ndarray | None = None) -> None:
+        """Write the file of vectors and, beyond the exact range, the approximate index, where they have drifted."""
+        if queries is not None:
+            queries = check_queries(queries, 1, self.layout, self.address)
+        self._live.prepare(queries)
+
+    def close(self) -> None:
+        """Let go of the file; closing twice is fine."""
+        self._file.close()
+        if self._loaded is not None:
+            self._loaded.close()
+
+    def _read_entries(self, db: sqlite3.Connection, keys: Sequence[str], locals: bool) -> Iterator[Entry]:
+        marks = ",".join("?" * len(keys))
+        rows = db.execute(
+            "SELECT id, key, kind, text, size, changed, digest, data FROM entries JOIN vectors ON entry = id "
+            f"WHERE key IN ({marks})",
+            keys,
+        ).fetchall()
+        numbers = ",".join(str(row[0]) for row in rows)
+        metadata: dict[int, dict[str, Value]] = {}
+        for entry, name, value in db.execute(f"SELECT entry, name, value FROM metadata WHERE entry IN ({numbers})"):
+            metadata.setdefault(entry, {})[name] = value
+        cells: dict[int, np.ndarray] = {}
+        if locals:
+            for entry, count, width, data in db.execute(f"SELECT * FROM locals WHERE entry IN ({numbers})"):
+                cells[entry] = np.frombuffer(data, "<f2").reshape(count, width)
+        for i, key, kind, text, size, changed, digest, data in rows:
+            stamp = Stamp(key, size, changed, digest)
+            yield Entry(key, kind, self._live.decoded([data])[0], stamp, text, metadata.get(i, {}), cells.get(i))
+
+
+def _remove(db: sqlite3.Connection, keys: Sequence[str]) -> int:
+    return sum(
+        db.execute(f"DELETE FROM entries WHERE key IN ({','.join('?' * len(some))})", some).rowcount
+        for some in _chunks(keys)
+    )
+
+
+def _fitting(db: sqlite3.Connection, where: Sequence[Condition]) -> np.ndarray:
+    """The ids of the entries that fit."""
+    sql, values = to_sql(where)
+    return np.fromiter((row[0] for row in db.execute(f"SELECT id FROM entries WHERE {sql}", values)), np.int64)
+
+
+def _hits(db: sqlite3.Connection, vectors: "Vectors", found: "Found") -> list[list[Hit]]:
+    """Rows as hits with their keys, best first, equals in the order of their keys."""
+    numbers = np.where(np.isfinite(found.scores.numpy()), vectors.ids[found.rows.numpy()] if len(vectors) else -1, -1)
+    keys: dict[int, str] = {}
+    for some in _chunks(np.unique(numbers).tolist()):
+        keys.update(db.execute(f"SELECT id, key FROM entries WHERE id IN ({','.join('?' * len(some))})", some))
+    return [
+        [Hit(key, -s) for s, key in sorted((-s, keys[i]) for i, s in zip(row, scores, strict=True) if i >= 0)]
+        for row, scores in zip(numbers.tolist(), found.scores.tolist(), strict=True)
+    ]
+
+
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), KEYS_AT_ONCE):
+        yield items[start : start + KEYS_AT_ONCE]

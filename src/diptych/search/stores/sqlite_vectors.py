@@ -1,0 +1,221 @@
+"""The vectors of an SQLite store in memory, kept in step with the file, and the two caches beside it."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from diptych.common.errors import DiptychError
+from diptych.search.stores.approximate import Approximate
+from diptych.search.stores.sqlite_file import SqliteFile
+from diptych.search.stores.store import Layout
+from diptych.search.stores.vector_cache import CacheHeader, read_cache, write_cache
+from diptych.search.stores.vectors import Vectors
+
+ROWS_AT_ONCE = 4096
+# A store with fewer entries is read in no time without a cache.
+CACHE_FROM = 5_000
+# The caches are made again when so much of what they hold, or do not hold, has changed; for the vectors also in
+# entries, since those that the file beside does not hold are in memory.
+CACHE_DRIFT, APPROXIMATE_DRIFT, MOST_IN_MEMORY = 0.1, 0.2, 50_000
+SPOT_CHECKS = 64
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """The vectors as of one state of the file: the highest entry and deletion numbers given out so far."""
+
+    vectors: Vectors
+    last: int
+    deletions: int
+
+
+class SqliteVectors:
+    """What a store searches: never older than the file, and only what is new is read.
+
+    Beside the file lie its vectors alone, to be mapped into memory, and beyond `exact_up_to` vectors an approximate
+    index. Both are made by `prepare`, checked before use, and done without where they are missing, old or damaged.
+    """
+
+    def __init__(self, file: SqliteFile, exact_up_to: int, recall_floor: float) -> None:
+        self._file = file
+        self._exact_up_to = exact_up_to
+        self._recall_floor = recall_floor
+        self._refreshing = threading.Lock()
+        self._moment: _Moment | None = None
+        self._cache_file: tuple[int, int] | None = None
+        self._approximate: Approximate | None = None
+        self._approximate_file: tuple[int, int] | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """d, K and alpha."""
+        return self._file.layout
+
+    @property
+    def cache_path(self) -> Path:
+        """The vectors alone, to be mapped into memory."""
+        return self._file.path.with_name(self._file.path.name + ".vectors")
+
+    @property
+    def approximate_path(self) -> Path:
+        """The approximate index."""
+        return self._file.path.with_name(self._file.path.name + ".approximate")
+
+    @contextmanager
+    def looking(self) -> Iterator[tuple[sqlite3.Connection, Vectors]]:
+        """One unchanging view of the file together with exactly its vectors."""
+        with ExitStack() as stack:
+            # A view taken while no other thread refreshes is never older than the vectors in memory.
+            with self._refreshing:
+                db = stack.enter_context(self._file.reading())
+                moment = self._moment = self._refreshed(db)
+            yield db, moment.vectors
+
+    def _refreshed(self, db: sqlite3.Connection) -> _Moment:
+        """Bring the vectors in memory to the state of the file, reading only what is new."""
+        last, deletions = sequence(db, "entries"), sequence(db, "deletions")
+        moment = self._moment
+        if moment is not None and (moment.last, moment.deletions) == (last, deletions):
+            return moment
+        forgotten = db.execute("SELECT forgotten FROM store").fetchone()[0]
+        if moment is None or moment.deletions < forgotten or self._better_mapped(moment):
+            cached = self._from_cache(db, forgotten)
+            if cached is not None and cached.last <= last and cached.deletions <= deletions:
+                fresh = self._brought_forward(db, cached, last, deletions)
+                if fresh.vectors.alive == db.execute("SELECT count(*) FROM entries").fetchone()[0]:
+                    return fresh
+            if moment is None or moment.deletions < forgotten:
+                moment = _Moment(Vectors.empty(self.layout), 0, deletions)
+        return self._brought_forward(db, moment, last, deletions)
+
+    def _better_mapped(self, moment: _Moment) -> bool:
+        """Whether much is in memory that a new file of vectors may hold."""
+        in_memory = sum(len(part) for part in moment.vectors.parts if not isinstance(part, np.memmap))
+        return in_memory > MOST_IN_MEMORY and _signature(self.cache_path) != self._cache_file
+
+    def _brought_forward(self, db: sqlite3.Connection, moment: _Moment, last: int, deletions: int) -> _Moment:
+        vectors = moment.vectors
+        gone = db.execute("SELECT entry FROM deletions WHERE sequence > ?", (moment.deletions,)).fetchall()
+        vectors = vectors.without(np.array(gone, np.int64).reshape(-1))
+        count = db.execute("SELECT count(*) FROM entries WHERE id > ?", (moment.last,)).fetchone()[0]
+        ids, block = np.empty(count, np.int64), np.empty((count, self.layout.set_size, self.layout.dim), np.float32)
+        filled = 0
+        for some_ids, some in self._read(db, moment.last):
+            ids[filled : filled + len(some_ids)], block[filled : filled + len(some_ids)] = some_ids, some
+            filled += len(some_ids)
+        vectors = vectors.append(ids, block)
+        if len(vectors) > 2 * vectors.alive:
+            vectors = _compacted(vectors)
+        return _Moment(vectors, last, deletions)
+
+    def _read(self, db: sqlite3.Connection, after: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The vectors of all entries with higher numbers: (ids (r,), vectors (r, K, d)), a few thousand at a time."""
+        rows = db.execute("SELECT entry, data FROM vectors WHERE entry > ? ORDER BY entry", (after,))
+        while some := rows.fetchmany(ROWS_AT_ONCE):
+            yield np.array([row[0] for row in some], np.int64), self.decoded([row[1] for row in some])
+
+    def _from_cache(self, db: sqlite3.Connection, forgotten: int) -> _Moment | None:
+        """The vectors of the file beside, where it belongs to this one and a few of them are as they should be."""
+        self._cache_file = _signature(self.cache_path)
+        kept = read_cache(self.cache_path, self._file.uid, self.layout)
+        if kept is None or kept[0].deletions < forgotten:
+            return None
+        header, ids, vectors = kept
+        for row in np.unique(np.linspace(0, len(ids) - 1, SPOT_CHECKS).astype(int)) if len(ids) else ():
+            found = db.execute("SELECT data FROM vectors WHERE entry = ?", (int(ids[row]),)).fetchone()
+            if found is not None and found[0] != vectors[row].tobytes():
+                return None
+        there = Vectors(self.layout, ids, (vectors,) if len(ids) else (), np.zeros(len(ids), bool))
+        return _Moment(there, header.last, header.deletions)
+
+    def approximate(self, vectors: Vectors) -> Approximate | None:
+        """The approximate index, read again when another process has made a new one; None where searches are exact."""
+        if vectors.alive * self.layout.set_size <= self._exact_up_to:
+            return None
+        signature = _signature(self.approximate_path)
+        if signature != self._approximate_file:
+            self._approximate = Approximate.load(self.approximate_path, self._file.uid)
+            self._approximate_file = signature
+        approximate = self._approximate
+        return approximate if approximate is not None and approximate.header.usable else None
+
+    def prepare(self, queries: np.ndarray | None = None) -> None:
+        """Write the file of vectors and, beyond the exact range, the approximate index, where they have drifted."""
+        self._prepare_cache()
+        with self.looking() as (_, vectors):
+            pass
+        with self._file.explained():
+            if vectors.alive * self.layout.set_size > self._exact_up_to:
+                self._prepare_approximate(vectors, queries)
+            else:
+                self.approximate_path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of memory and mapped files."""
+        self._moment = None
+        self._approximate = None
+
+    def _prepare_cache(self) -> None:
+        """Write the file of vectors from the store, without holding them in memory."""
+        with self._file.reading() as db:
+            last, deletions = sequence(db, "entries"), sequence(db, "deletions")
+            count = db.execute("SELECT count(*) FROM entries").fetchone()[0]
+            kept = read_cache(self.cache_path, self._file.uid, self.layout)
+            if kept is not None and kept[0].last <= last and kept[0].deletions <= deletions:
+                added = db.execute("SELECT count(*) FROM entries WHERE id > ?", (kept[0].last,)).fetchone()[0]
+                changed = added + deletions - kept[0].deletions
+                if changed <= min(CACHE_DRIFT * count, MOST_IN_MEMORY):
+                    return
+            if count < CACHE_FROM:
+                return
+            sizes = self.layout.dim, self.layout.set_size
+            write_cache(self.cache_path, CacheHeader(self._file.uid, *sizes, count, last, deletions), self._read(db, 0))
+        with self._file.writing() as db:
+            db.execute("DELETE FROM deletions WHERE sequence <= ?", (deletions,))
+            db.execute("UPDATE store SET forgotten = max(forgotten, ?)", (deletions,))
+        with self._refreshing:
+            self._moment = None  # the next look maps the file that was just written
+
+    def _prepare_approximate(self, vectors: Vectors, queries: np.ndarray | None) -> None:
+        kept = Approximate.load(self.approximate_path, self._file.uid)
+        if kept is not None:
+            covered = int(np.searchsorted(vectors.ids, kept.header.last, "right"))
+            there = covered - int(vectors.gone[:covered].sum())
+            changed = (kept.header.count - there) + (vectors.alive - there)
+            if changed <= APPROXIMATE_DRIFT * kept.header.count:
+                return
+        Approximate.build(vectors, self._file.uid, queries, self._recall_floor).save(self.approximate_path)
+
+    def decoded(self, blobs: Sequence[bytes]) -> np.ndarray:
+        """Blobs as vectors (n, K, d)."""
+        data = b"".join(blobs)
+        if len(data) != 4 * len(blobs) * self.layout.set_size * self.layout.dim:
+            raise DiptychError(f"{self._file.path}: the file is damaged: a vector has the wrong length")
+        return np.frombuffer(data, "<f4").reshape(-1, self.layout.set_size, self.layout.dim)
+
+
+def sequence(db: sqlite3.Connection, table: str) -> int:
+    """The highest number that a table has given out; it is never given again."""
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _signature(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is written anew; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
+
+
+def _compacted(vectors: Vectors) -> Vectors:
+    kept = np.flatnonzero(~vectors.gone)
+    part = (vectors.take(kept),) if len(kept) else ()
+    return replace(vectors, ids=vectors.ids[kept], parts=part, gone=np.zeros(len(kept), bool))
