@@ -6,11 +6,12 @@ import torch
 
 from diptych.data.tokens import WordTokenizer
 from diptych.data.vocabulary import Vocabulary
-from diptych.encoders.images import FeatureConfig, FeatureEncoder
+from diptych.encoders.images import FeatureConfig
 from diptych.encoders.texts import GRUConfig, TransformerConfig
-from diptych.matchers.base import Matcher
+from diptych.matchers.base import Matcher, Sides, View
 from diptych.matchers.catalog import build_matcher, build_tokenizer
-from diptych.matchers.scan import SCAN, SCANAttention, SCANConfig
+from diptych.matchers.kept import Kept
+from diptych.matchers.scan import SCAN, SCANConfig
 from tests.matchers import inputs
 from tests.matchers.cases import CASES
 
@@ -30,13 +31,11 @@ class Knowing(SCAN):
 
     weights: torch.Tensor
 
-    def attention(self, images: object, texts: object) -> SCANAttention:
-        return SCANAttention(self.weights[None, None], None, torch.ones(1, 1, len(self.weights)))
+    def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
+        return {"word_to_region": View(self.weights[None, None], ("words", "regions"))}
 
 
 def knowing(sentences: list[str], feature_dim: int) -> Knowing:
     vocabulary = Vocabulary.build(sentences, at_least=1)
     config = SCANConfig(dim=4, image=FeatureConfig(feature_dim=feature_dim), text=GRUConfig(word_dim=3))
-    matcher = Knowing(config, WordTokenizer(vocabulary))
-    assert isinstance(matcher.image_encoder, FeatureEncoder)
-    return matcher.eval()
+    return Knowing(config, WordTokenizer(vocabulary)).eval()

@@ -5,7 +5,6 @@ from PIL import Image
 from diptych.common.errors import DiptychError
 from diptych.explain.compare import Comparison, compare, comparison_sheet
 from diptych.explain.draw import enlarged, over_picture, ramp, scaled, shade, shaded_words, shades
-from diptych.explain.explanation import Explanation
 from diptych.explain.sheet import explanation_sheet, heading, wrapped
 from tests.explain import pairs
 from tests.explain.hand_made import case
@@ -54,13 +53,13 @@ def test_the_strong_box_is_lit_and_outlined_and_the_rest_dim() -> None:
 
 def test_boxes_that_leave_the_picture_or_are_empty_do_no_harm() -> None:
     boxes = np.array([[-50, -9, 10, 10], [20, 20, 20, 20], [50, 30, 500, 300]], dtype=np.float32)
-    pair = Explanation("vse", "a", ("a",), 0.0, 3, boxes, (60, 40))
+    pair = pairs.pair("a", regions=3, given={"boxes": boxes, "size": (60, 40)})
     assert over_picture(GREY, pair, np.ones(3), width=120).size == (120, 80)
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
     with pytest.raises(DiptychError, match="have no boxes"):
-        over_picture(GREY, Explanation("vse", "a", ("a",), 0.0, 3), np.ones(3))
+        over_picture(GREY, pairs.pair("a", regions=3), np.ones(3))
     with pytest.raises(DiptychError, match="2 values; expected one for each of 3"):
         over_picture(GREY, pairs.boxes(), np.ones(2))
 
@@ -107,9 +106,10 @@ def test_pairs_that_fit_stand_beside_their_swaps(tiny_bert: str) -> None:
     gates = found.gates()
     assert gates is not None
     pair = found.pairs[1][0]
-    assert pair.word_gates is not None
-    assert pair.region_gates is not None
-    assert gates[1, 0] == pytest.approx((pair.word_gates.mean() + pair.region_gates.mean()) / 2)
+    words, regions_ = pair.array("word_gates"), pair.array("region_gates")
+    assert words is not None
+    assert regions_ is not None
+    assert gates[1, 0] == pytest.approx((words.mean() + regions_.mean()) / 2)
     assert found.to_json()["pairs"][0][1]["sentence"] == "two dogs"
     sheet = comparison_sheet(found, [GREY, GREY], tile=200)
     assert sheet.width > 400

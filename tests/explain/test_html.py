@@ -35,15 +35,15 @@ def test_the_page_holds_all_arrays_and_asks_nothing_of_anybody() -> None:
 
 
 def test_a_sentence_cannot_become_markup() -> None:
-    pair = Explanation("vse", "</script><b>", ("</script>", "<b>"), 0.0, 1, word_drop=np.zeros(2))
+    pair = pairs.pair("</script> <b>", word_drop=np.zeros(2))
     page = explanation_page(pair, None)
-    assert data(page)["sentence"] == "</script><b>"
+    assert data(page)["sentence"] == "</script> <b>"
     assert page.count("</script>") == 2
     assert "<b>" not in page
 
 
 def test_without_boxes_regions_are_buttons() -> None:
-    pair = Explanation("vse", "a", ("a",), 0.0, 4, together=np.ones((1, 4), dtype=np.float32))
+    pair = pairs.pair("a", regions=4, together=np.ones((1, 4), dtype=np.float32))
     page = explanation_page(pair, GREY)
     assert page.count('<button type="button" data-region') == 4
     assert "<svg" not in page

@@ -1,11 +1,17 @@
 """Odd inputs on purpose: one region, one word, ragged lengths, a sentence twice."""
 
+from dataclasses import fields
+from typing import TypeVar
+
 import torch
 
-from diptych.data.batches import LocalFeatures, Tokens
+from diptych.data.batches import ImageBatch, LocalFeatures, Pixels, Tokens
 from diptych.data.tokens import Tokenizer, WordTokenizer, encode
 from diptych.data.vocabulary import Vocabulary
+from diptych.matchers.base import Matcher
+from diptych.matchers.kept import Kept
 
+T = TypeVar("T")
 FEATURE_DIM = 6
 SENTENCES = [
     "a red dog",
@@ -42,3 +48,28 @@ def texts(tokenizer: Tokenizer, extra: int = 0) -> Tokens:
     ids = torch.cat([tokens.ids, torch.full((len(tokens), extra), tokenizer.size - 1)], 1)
     mask = torch.cat([tokens.mask, torch.zeros(len(tokens), extra, dtype=torch.bool)], 1)
     return Tokens(ids, mask)
+
+
+def kept_images(matcher: Matcher, extra: int = 0) -> Kept:
+    """What a matcher keeps of the local features, or of pictures where it takes those."""
+    return matcher.keep_images(matcher.image_encoder(images_for(matcher, extra)))
+
+
+def kept_texts(matcher: Matcher, extra: int = 0) -> Kept:
+    """What a matcher keeps of the sentences."""
+    return matcher.keep_texts(matcher.text_encoder(texts(matcher.tokenizer, extra)))
+
+
+def images_for(matcher: Matcher, extra: int = 0) -> ImageBatch:
+    """The local features, or as many pictures, of the size that the matcher takes."""
+    if matcher.takes_features:
+        return images(extra)
+    generator = torch.Generator().manual_seed(0)
+    side = matcher.extractor().size
+    return Pixels(torch.randint(256, (len(REGIONS), side, side, 3), generator=generator).to(torch.uint8))
+
+
+def part(batch: T, i: int) -> T:
+    """One item of a batch."""
+    tensors = {f.name: getattr(batch, f.name)[i : i + 1] for f in fields(batch)}  # type: ignore[arg-type]
+    return type(batch)(**tensors)

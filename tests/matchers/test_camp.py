@@ -93,8 +93,7 @@ def test_the_base_model_keeps_one_vector_a_side() -> None:
     images, texts = matcher(*batch())
     assert images.vectors.shape == (len(inputs.REGIONS), 1, 8)
     assert texts.vectors.shape == (len(SENTENCES), 1, 8)
-    with pytest.raises(DiptychError, match="nothing passes"):
-        matcher.attention(images, texts)
+    assert matcher.see(images, texts) == {}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_the_base_model_keeps_one_vector_a_side() -> None:
 def test_attention_gates_and_weights_are_the_loops_own(name: str) -> None:
     matcher = build({**PAPER, **MIXED}[name])
     images, texts = matcher(*batch())
-    shown = matcher.attention(images, texts)
+    shown = {field: view.values for field, view in matcher.see(images, texts).items()}
     V, T = sets(matcher)
     for i, v in enumerate(V):
         for j, t in enumerate(T):
@@ -115,13 +114,13 @@ def test_attention_gates_and_weights_are_the_loops_own(name: str) -> None:
                 "word_weights": traced.word_weights,
             }
             if matcher.config.gate == "none":
-                assert shown.region_gates is None
-                assert shown.word_gates is None
+                assert "region_gates" not in shown
+                assert "word_gates" not in shown
             else:
                 expected["region_gates"] = torch.stack(traced.region_gates)
                 expected["word_gates"] = torch.stack(traced.word_gates)
             for field, real in expected.items():
-                whole = getattr(shown, field)[i, j]
+                whole = shown[field][i, j]
                 padded = torch.zeros_like(whole)
                 padded[tuple(slice(size) for size in real.shape)] = real
                 torch.testing.assert_close(whole, padded, **CLOSE)
@@ -130,11 +129,12 @@ def test_attention_gates_and_weights_are_the_loops_own(name: str) -> None:
 def test_attention_of_the_revised_module_sums_to_one_over_what_is_real() -> None:
     matcher = build(RELEASED["camp-gate-fusion-new-concat"])
     images, texts = matcher(*batch())
-    shown = matcher.attention(images, texts)
-    real = images.mask[:, None, :].expand(shown.region_to_word.shape[:3]).float()
-    torch.testing.assert_close(shown.region_to_word.sum(-1), real, **CLOSE)
-    assert (shown.region_to_word * ~texts.mask[None, :, None, :]).abs().max() == 0
-    assert (shown.word_to_region * ~images.mask[:, None, None, :]).abs().max() == 0
+    shown = matcher.see(images, texts)
+    regions, words = shown["region_to_word"].values, shown["word_to_region"].values
+    real = images.mask[:, None, :].expand(regions.shape[:3]).float()
+    torch.testing.assert_close(regions.sum(-1), real, **CLOSE)
+    assert (regions * ~texts.mask[None, :, None, :]).abs().max() == 0
+    assert (words * ~images.mask[:, None, None, :]).abs().max() == 0
 
 
 @pytest.mark.parametrize("name", ["camp", "camp-scalar-gate", "camp-without-cross-attention"])

@@ -76,7 +76,7 @@ def slow_texts(matcher: DivE) -> list[list[Tensor]]:
 def test_scores_and_gradients_are_those_of_the_loop(name: str, tiny_bert: str) -> None:
     matcher = build({**CASES, **LEGACY}[name], tiny_bert)
     config = matcher.config
-    images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+    images, texts = inputs.kept_images(matcher), inputs.kept_texts(matcher)
     fast = matcher.score(images, texts)
     slow = torch.stack(
         [
@@ -103,9 +103,9 @@ def test_scores_and_gradients_are_those_of_the_loop(name: str, tiny_bert: str) -
 def test_with_the_published_mask_padding_moves_scores(name: str, tiny_bert: str) -> None:
     matcher = build(LEGACY[name], tiny_bert)
     with matcher.inference():
-        images = matcher.keep_images(inputs.images())
-        few = matcher.score(images, matcher.keep_texts(inputs.texts(matcher.tokenizer)))
-        many = matcher.score(images, matcher.keep_texts(inputs.texts(matcher.tokenizer, extra=6)))
+        images = inputs.kept_images(matcher)
+        few = matcher.score(images, inputs.kept_texts(matcher))
+        many = matcher.score(images, inputs.kept_texts(matcher, extra=6))
     assert (few - many).abs().max() > 1e-3
 
 
@@ -114,7 +114,7 @@ def test_the_match_probability_learns_a_and_b(tiny_bert: str) -> None:
     with torch.no_grad():
         matcher.mp_a.fill_(2.5)
         matcher.mp_b.fill_(-0.75)
-    images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+    images, texts = inputs.kept_images(matcher), inputs.kept_texts(matcher)
     slow = slow_similarity("mp", images.vectors[2], texts.vectors[1], a=2.5, b=-0.75)
     torch.testing.assert_close(matcher.score(images, texts)[2, 1], slow, **CLOSE)
     torch.testing.assert_close(matcher.logits(images, texts).sigmoid(), matcher.score(images, texts), **CLOSE)
@@ -128,7 +128,7 @@ def test_the_match_probability_learns_a_and_b(tiny_bert: str) -> None:
 
 def test_terms_are_the_formulas_and_see_slots_before_the_global_feature(tiny_bert: str) -> None:
     matcher = build(DIVE, tiny_bert)
-    images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+    images, texts = inputs.kept_images(matcher), inputs.kept_texts(matcher)
     terms = matcher.terms(images, texts)
     assert set(terms) == {"mmd", "diversity"}
     torch.testing.assert_close(terms["mmd"], slow_mmd(images.vectors, texts.vectors), **CLOSE)
@@ -157,23 +157,30 @@ def test_terms_of_another_matchers_things_are_an_error(tiny_bert: str) -> None:
 def test_circular_variance_is_reported_for_both_sides(tiny_bert: str) -> None:
     matcher = build(DIVE, tiny_bert)
     with matcher.inference():
-        images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+        images, texts = inputs.kept_images(matcher), inputs.kept_texts(matcher)
         figures = matcher.pair_figures(images.resize(6), texts, torch.zeros(len(texts), dtype=torch.long))
     slow = [1 - float(s.mean(0).norm()) for s in images.vectors]
     assert figures["circular_variance/images"] == pytest.approx(sum(slow) / len(slow), abs=1e-5)
     assert 0 < figures["circular_variance/texts"] < 1
 
 
-def test_slot_attention_shows_what_each_slot_took(tiny_bert: str) -> None:
+def test_the_shares_of_a_slot_are_seen_after_each_iteration(tiny_bert: str) -> None:
     matcher = build(DIVE, tiny_bert)
     with matcher.inference():
-        for batch in (inputs.images(extra=2), inputs.texts(matcher.tokenizer, extra=2)):
-            weights = matcher.slot_attention(batch)
-            assert weights.shape == (2, len(batch), 3, batch.mask.shape[1])
-            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), **CLOSE)
-            assert not weights.masked_select(~batch.mask[None, :, None, :]).any()
-            heads = matcher.slot_attention(batch, per_head=True)
-            torch.testing.assert_close(heads.mean(2), weights)
+        encoded = (
+            matcher.image_encoder(inputs.images(extra=2)),
+            matcher.text_encoder(inputs.texts(matcher.tokenizer, extra=2)),
+        )
+        kept = matcher.keep_images(encoded[0]), matcher.keep_texts(encoded[1])
+        views = matcher.see(*kept, encoded)
+    for name, side in (("slot_to_region", encoded[0]), ("slot_to_word", encoded[1])):
+        weights = views[name].values
+        assert weights.shape == (5, 6, 2, 3, side.mask.shape[1])
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), **CLOSE)
+    for i in range(5):
+        for j in range(6):
+            cosines = kept[0].vectors[i] @ kept[1].vectors[j].T
+            torch.testing.assert_close(views["slot_similarity"].values[i, j], cosines, **CLOSE)
 
 
 def test_without_a_global_feature_nothing_trains_the_gru(tiny_bert: str) -> None:

@@ -118,7 +118,7 @@ def slow_score(matcher: MMCA, i: int, t: int) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("name", sorted({**CASES, **PADS}))
 def test_scores_and_gradients_are_those_of_the_loop(name: str, tiny_bert: str) -> None:
     matcher = build({**CASES, **PADS}[name], tiny_bert)
-    images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+    images, texts = inputs.kept_images(matcher), inputs.kept_texts(matcher)
     fast = matcher.score(images, texts)
     pairs = [(0, 0), (1, 1), (1, 2), (2, 1), (3, 2), (4, 5)]  # one region, one word, and the longest among them
     rows, columns = map(list, zip(*pairs, strict=True))
@@ -138,9 +138,9 @@ def test_scores_and_gradients_are_those_of_the_loop(name: str, tiny_bert: str) -
 def test_convolutions_that_see_pads_give_scores_that_move_with_them(name: str, tiny_bert: str) -> None:
     matcher = build(PADS[name], tiny_bert)
     with matcher.inference():
-        images = matcher.keep_images(inputs.images())
-        few = matcher.score(images, matcher.keep_texts(inputs.texts(matcher.tokenizer)))
-        many = matcher.score(images, matcher.keep_texts(inputs.texts(matcher.tokenizer, extra=6)))
+        images = inputs.kept_images(matcher)
+        few = matcher.score(images, inputs.kept_texts(matcher))
+        many = matcher.score(images, inputs.kept_texts(matcher, extra=6))
     assert (few - many).abs().max() > 1e-3
 
 
@@ -148,31 +148,33 @@ def test_attention_is_the_cross_units_softmax_over_both_sides(tiny_bert: str) ->
     matcher = build(PAPER, tiny_bert)
     tokens = inputs.texts(matcher.tokenizer)
     with matcher.inference():
-        images, texts = matcher.keep_images(inputs.images(extra=2)), matcher.keep_texts(tokens)
-        attention = matcher.attention(images, texts)
-    assert attention.word_to_region.shape == (5, 6, tokens.mask.shape[1], 7)
-    assert attention.region_to_word.shape == (5, 6, 7, tokens.mask.shape[1])
+        images, texts = inputs.kept_images(matcher, extra=2), matcher.keep_texts(matcher.text_encoder(tokens))
+        attention = {name: view.values for name, view in matcher.see(images, texts).items()}
+    assert attention["word_to_region"].shape == (5, 6, tokens.mask.shape[1], 7)
+    assert attention["region_to_word"].shape == (5, 6, 7, tokens.mask.shape[1])
     for i, regions in enumerate(inputs.REGIONS):
         for t in range(len(tokens)):
             words = int(tokens.mask[t].sum())
             _, weights = slow_score(matcher, i, t)
             torch.testing.assert_close(
-                attention.word_to_region[i, t, :words, :regions], weights[regions:, :regions], **CLOSE
+                attention["word_to_region"][i, t, :words, :regions], weights[regions:, :regions], **CLOSE
             )
             torch.testing.assert_close(
-                attention.region_to_word[i, t, :regions, :words], weights[:regions, regions:], **CLOSE
+                attention["region_to_word"][i, t, :regions, :words], weights[:regions, regions:], **CLOSE
             )
-            assert not attention.word_to_region[i, t, words:].any()
-            assert not attention.word_to_region[i, t, :, regions:].any()
-            assert not attention.region_to_word[i, t, regions:].any()
-            assert not attention.region_to_word[i, t, :, words:].any()
+            assert not attention["word_to_region"][i, t, words:].any()
+            assert not attention["word_to_region"][i, t, :, regions:].any()
+            assert not attention["region_to_word"][i, t, regions:].any()
+            assert not attention["region_to_word"][i, t, :, words:].any()
 
 
 def test_self_attention_is_shown_too(tiny_bert: str) -> None:
     matcher = build(PAPER, tiny_bert)
     batch = inputs.images(extra=1)
     with matcher.inference():
-        weights = matcher.self_attention(batch)
+        encoded = matcher.image_encoder(batch), matcher.text_encoder(inputs.texts(matcher.tokenizer))
+        kept = matcher.keep_images(encoded[0]), matcher.keep_texts(encoded[1])
+        weights = matcher.see(*kept, encoded)["region_to_region"].values[:, 0]
         fc = matcher.image_encoder.fc
         for i, regions in enumerate(inputs.REGIONS):
             rows = [fc.weight @ o + fc.bias for o in batch.vectors[i, :regions]]
@@ -187,11 +189,10 @@ def test_at_alpha_0_the_cross_part_is_not_built(tiny_bert: str) -> None:
     names = [name for name, _ in matcher.named_parameters()]
     assert not any(name.startswith(("cross", "text_encoder.fc")) for name in names)
     with matcher.inference():
-        images, texts = matcher.keep_images(inputs.images()), matcher.keep_texts(inputs.texts(matcher.tokenizer))
+        images, texts = inputs.kept_images(matcher), inputs.kept_texts(matcher)
         assert type(images) is Kept
         assert images.vectors.shape == (5, 1, 8)
-        with pytest.raises(DiptychError, match="alpha = 0"):
-            matcher.attention(images, texts)
+        assert matcher.see(images, texts) == {}
 
 
 def test_alpha_weighs_the_cross_part_and_nothing_else(tiny_bert: str) -> None:

@@ -179,14 +179,15 @@ def test_a_lambda_of_zero_is_an_error_that_names_it() -> None:
 def test_attention_is_what_the_score_was_made_of(direction: str) -> None:
     matcher = scan(replace(CASES["scan-t2i-mean"], direction=direction))
     with matcher.inference():
-        images = matcher.keep_images(inputs.images(extra=1))
-        texts = matcher.keep_texts(inputs.texts(matcher.tokenizer, extra=2))
-        seen = matcher.attention(images, texts)
+        images = inputs.kept_images(matcher, extra=1)
+        texts = inputs.kept_texts(matcher, extra=2)
+        seen = matcher.see(images, texts)
         scores = matcher.score(images, texts)
     t2i = direction == "t2i"
-    weights = seen.word_to_region if t2i else seen.region_to_word
-    assert (seen.region_to_word if t2i else seen.word_to_region) is None
-    assert weights is not None
+    names = {"word_to_region", "word_fit"} if t2i else {"region_to_word", "region_fit"}
+    assert seen.keys() == names
+    weights = seen["word_to_region" if t2i else "region_to_word"].values
+    fits = seen["word_fit" if t2i else "region_fit"].values
     queries, attended = (texts, images) if t2i else (images, texts)
     assert weights.shape == (len(images), len(texts), queries.mask.shape[1], attended.mask.shape[1])
     for i in range(len(images)):
@@ -194,7 +195,7 @@ def test_attention_is_what_the_score_was_made_of(direction: str) -> None:
             mine, theirs = (j, i) if t2i else (i, j)
             contexts = weights[i, j] @ attended.vectors[theirs]
             cosines = torch.cosine_similarity(contexts, queries.vectors[mine], dim=-1)
-            torch.testing.assert_close(seen.cosines[i, j], cosines, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(fits[i, j], cosines, atol=1e-5, rtol=1e-5)
             torch.testing.assert_close(cosines[queries.mask[mine]].mean(), scores[i, j], atol=1e-5, rtol=1e-5)
             assert (weights[i, j][~queries.mask[mine]] == 0).all()
             assert (weights[i, j][:, ~attended.mask[theirs]] == 0).all()

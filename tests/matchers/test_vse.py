@@ -8,12 +8,13 @@ from torch import Tensor
 
 from diptych.common.config import parse, to_tree
 from diptych.common.errors import DiptychError
-from diptych.data.batches import LocalFeatures, Pixels, pad_regions
+from diptych.data.batches import LocalFeatures, Pixels, Tokens, pad_regions
 from diptych.encoders import images as image_encoders
 from diptych.encoders.backbones import Backbone, Preprocess
 from diptych.encoders.gpo import GPOConfig
 from diptych.encoders.images import FeatureConfig, PixelConfig
 from diptych.encoders.texts import GRUConfig
+from diptych.matchers.base import View
 from diptych.matchers.vse import VSE, VSEConfig
 from tests.matchers import inputs
 from tests.matchers.cases_vse import CASES, infinity
@@ -78,18 +79,19 @@ def test_scores_and_gradients_are_those_of_a_loop_over_the_formulas(name: str) -
         torch.testing.assert_close(one, other, **CLOSE)
 
 
+def seen(matcher: VSE, images: LocalFeatures, texts: Tokens) -> dict[str, View]:
+    encoded = matcher.image_encoder(images), matcher.text_encoder(texts)
+    return matcher.see(matcher.keep_images(encoded[0]), matcher.keep_texts(encoded[1]), encoded)
+
+
 @pytest.mark.parametrize("name", WORD_CASES)
 def test_contributions_sum_to_one_over_what_is_real(name: str) -> None:
     matcher = build(CASES[name])
-    pictures, sentences = inputs.images(extra=2), inputs.texts(matcher.tokenizer, extra=2)
-    shares = matcher.image_contributions(pictures)
-    torch.testing.assert_close(shares.sum(1), torch.ones(len(pictures)))
-    assert shares[~pictures.mask].abs().sum() == 0
-    if matcher.config.text_pool == "whole":
-        with pytest.raises(DiptychError, match="text_pool"):
-            matcher.text_contributions(sentences)
-    else:
-        torch.testing.assert_close(matcher.text_contributions(sentences).sum(1), torch.ones(len(sentences)))
+    views = seen(matcher, inputs.images(extra=2), inputs.texts(matcher.tokenizer, extra=2))
+    for view in views.values():
+        torch.testing.assert_close(view.values.sum(-1), torch.ones(5, 6))
+    # One state from the start: no word's share of it can be told.
+    assert ("word_share" in views) == (matcher.config.text_pool != "whole")
 
 
 def test_a_region_that_is_largest_everywhere_supplies_the_first_coefficient() -> None:
@@ -98,9 +100,11 @@ def test_a_region_that_is_largest_everywhere_supplies_the_first_coefficient() ->
         matcher.image_encoder.fc.weight.copy_(torch.eye(8))
     vectors = torch.randn(1, 5, 8)
     vectors[0, 3] = 9.0
-    shares = matcher.image_contributions(LocalFeatures(vectors, torch.ones(1, 5, dtype=torch.bool)))
+    views = seen(matcher, LocalFeatures(vectors, torch.ones(1, 5, dtype=torch.bool)), inputs.texts(matcher.tokenizer))
     assert matcher.image_gpo is not None
-    torch.testing.assert_close(shares[0, 3], matcher.image_gpo.coefficients(torch.tensor([5]))[0, 0, 0])
+    torch.testing.assert_close(
+        views["region_share"].values[0, 0, 3], matcher.image_gpo.coefficients(torch.tensor([5]))[0, 0, 0]
+    )
 
 
 def test_each_side_learns_its_own_coefficients() -> None:
@@ -190,14 +194,15 @@ def test_grids_lose_cells_in_training_and_only_then(grid: VSE) -> None:
     pixels = Pixels(torch.randn(16, 3, 8, 8))
     grid.train()
     torch.manual_seed(1)
-    first = grid.keep_images(pixels).vectors
-    assert not torch.equal(first, grid.keep_images(pixels).vectors)
+    first = grid.keep_images(grid.image_encoder(pixels)).vectors
+    assert not torch.equal(first, grid.keep_images(grid.image_encoder(pixels)).vectors)
     torch.manual_seed(1)
-    assert torch.equal(first, grid.keep_images(pixels).vectors)
+    assert torch.equal(first, grid.keep_images(grid.image_encoder(pixels)).vectors)
     first.sum().backward()
     assert all(p.grad is not None for p in grid.image_encoder.parameters())
     grid.eval()
-    assert torch.equal(grid.keep_images(pixels).vectors, grid.keep_images(pixels).vectors)
+    again = grid.keep_images(grid.image_encoder(pixels)).vectors
+    assert torch.equal(again, grid.keep_images(grid.image_encoder(pixels)).vectors)
 
 
 def test_a_grid_pools_all_its_cells_in_eval_mode(grid: VSE) -> None:
@@ -206,7 +211,9 @@ def test_a_grid_pools_all_its_cells_in_eval_mode(grid: VSE) -> None:
     cells = grid.image_encoder(pixels)
     assert cells.mask.all()
     assert cells.mask.shape == (2, 16)
-    torch.testing.assert_close(grid.image_contributions(pixels).sum(1), torch.ones(2))
+    texts = grid.text_encoder(inputs.texts(grid.tokenizer))
+    shares = grid.see(grid.keep_images(cells), grid.keep_texts(texts), (cells, texts))["region_share"].values
+    torch.testing.assert_close(shares[:, 0].sum(1), torch.ones(2))
 
 
 # Configuration.

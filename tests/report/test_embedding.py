@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from diptych.common.errors import DiptychError
-from diptych.report.embedding import embed, tsne, vectors_of
+from diptych.report.embedding import embed, tsne
 from diptych.report.model_sections import embedding_section
 from tests.report import runs
 
@@ -37,7 +37,7 @@ def test_other_models_have_one_point_an_item(case: str) -> None:
 
 def test_local_vectors_stand_for_an_item_by_their_mean() -> None:
     subject = runs.subject("camp", 4)
-    vectors, told = vectors_of(subject.images, None)
+    vectors, told = subject.matcher.points(subject.images)
     assert "mean of a picture's regions" in told
     for i in range(4):
         real = [subject.images.vectors[i, k] for k in range(subject.images.mask.shape[1]) if subject.images.mask[i, k]]

@@ -52,7 +52,7 @@ def test_wrong_pairs_are_wrong_and_all_numbers_are_in_the_table() -> None:
     assert [j for _, j in pairs["positive"]] == [j for _, j in pairs["negative"]]
     found = gates_of(subject)
     assert found is not None
-    html = gates_section(found, "vector").body
+    html = gates_section(found).body
     for side in ("regions", "words"):
         counts = found.counts(side)
         for i in range(BINS):
@@ -69,4 +69,4 @@ def test_a_single_picture_has_no_wrong_pair() -> None:
     found = gates_of(runs.subject("camp", 1))
     assert found is not None
     assert list(found.regions) == ["positive"]
-    assert "mean" in gates_section(found, "vector").body
+    assert "mean" in gates_section(found).body

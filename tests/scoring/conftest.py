@@ -39,8 +39,8 @@ def build(tiny_bert: str) -> Callable[[str], Matcher]:
 def sides(matcher: Matcher) -> tuple[Kept, Kept]:
     """Seven ragged pictures and nine ragged sentences with some padding that none needs."""
     with matcher.inference():
-        images = matcher.keep_images(inputs.images(extra=2))[[0, 1, 2, 3, 4, 2, 1]]
-        texts = matcher.keep_texts(inputs.texts(matcher.tokenizer, extra=3))[[0, 1, 2, 3, 4, 5, 2, 0, 1]]
+        images = inputs.kept_images(matcher, extra=2)[[0, 1, 2, 3, 4, 2, 1]]
+        texts = inputs.kept_texts(matcher, extra=3)[[0, 1, 2, 3, 4, 5, 2, 0, 1]]
     return images, texts
 
 

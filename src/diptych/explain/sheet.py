@@ -37,7 +37,7 @@ def explanation_sheet(explanation: Explanation, picture: Image.Image, width: int
     if whole is not None:
         tiles.append((over_picture(picture, explanation, whole[1], width=third), CAPTIONS[whole[0]]))
     for name in ("region_drop", "region_gates", "region_fit"):
-        array: np.ndarray | None = getattr(explanation, name)
+        array = explanation.array(name)
         if array is not None and len(tiles) < 3:
             tiles.append((over_picture(picture, explanation, array, width=third), CAPTIONS[name]))
     blocks.append(tile_rows(tiles, 3, inner, third))

@@ -77,8 +77,8 @@ def gates_section(gates: Gates) -> Section:
     """Histograms of the gates of right and wrong pairs."""
     body = paragraph(
         "How much of its message each region and each word lets in, from 0 to 1; of a gate vector the mean over its "
-        f"dimensions. {gates.pairs:,} drawn sentences, each with its own picture (right) and with another (wrong). CAMP's paper "
-        "reports means of 0.971 on right pairs and 2.7e-9 on wrong ones, on Flickr30K."
+        f"dimensions. {gates.pairs:,} drawn sentences, each with its own picture (right) and with another (wrong). "
+        "CAMP's paper reports means of 0.971 on right pairs and 2.7e-9 on wrong ones, on Flickr30K."
     )
     charts = []
     edges = np.linspace(0, 1, BINS + 1).tolist()

@@ -131,7 +131,7 @@ def exact_scores(store: Store, queries: np.ndarray, top: int, kind: Kind) -> np.
     """The `top` best scores (q, top) over all entries of a kind, by looking at every vector; -inf where too few."""
     best = np.full((len(queries), top), -np.inf, np.float32)
     for vectors in _all_vectors(store, kind):
-        scores = similarities(queries, vectors, store.layout.alpha).numpy()
+        scores = similarities(queries, vectors, store.layout).numpy()
         both = np.concatenate([best, scores], 1)
         best = -np.sort(np.partition(-both, top - 1, 1)[:, :top], 1)
     return best

@@ -13,7 +13,6 @@ from diptych.explain.explain import explain
 from diptych.explain.words import sentence_words
 from diptych.matchers.base import Matcher
 from diptych.search.index import Index
-from diptych.search.models.embedder import MatcherEmbedder
 from diptych.web.errors import NotFound
 
 # Leaving out each word in turn takes a pass of the model for each of them.
@@ -61,10 +60,7 @@ class Explainer:
             return self.index.searcher.reranker(self.rerank).matcher
         if model != "fast":
             raise DiptychError(f"model: {model!r} is not known; expected 'fast' or 'reranker'")
-        embedder = self.index.embedder
-        if not isinstance(embedder, MatcherEmbedder):
-            raise DiptychError(f"model: {embedder.name} shows nothing of itself; expected a matcher of Diptych")
-        return embedder.matcher
+        return self.index.embedder.matcher
 
 
 def plain(array: np.ndarray) -> list[Any]:

@@ -45,7 +45,7 @@ def become(path: Path, source: str, **arguments: Any) -> Matcher:
 
 def all_scores(matcher: Matcher, images: ImageBatch, texts: Tokens) -> Tensor:
     with matcher.inference():
-        return matcher.score(matcher.keep_images(images), matcher.keep_texts(texts))
+        return matcher.score(*matcher(images, texts))
 
 
 def small_bert(pieces: int) -> Any:

@@ -102,7 +102,10 @@ def test_vse_infinity_with_a_grid(source: str, groups: int, size: int, words: To
         pixels = (pixels / 255 - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
     theirs = image(pixels.permute(0, 3, 1, 2)) @ authors.infinity_words(text, words).T
     with matcher.inference():
-        ours = matcher.score(matcher.encode_images([Image.fromarray(p) for p in pictures]), matcher.keep_texts(words))
+        ours = matcher.score(
+            matcher.encode_images([Image.fromarray(p) for p in pictures]),
+            matcher.keep_texts(matcher.text_encoder(words)),
+        )
     torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-5)
     rows, columns = matcher.extractor().grid
     assert rows * columns == image.backbone.top(image.backbone.base(pixels.permute(0, 3, 1, 2))).flatten(2).shape[2]

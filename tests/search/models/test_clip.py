@@ -3,12 +3,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from diptych.search.models.clip import ClipPreprocess, is_hugging_face
 from PIL import Image
 from torch import Tensor
 from transformers import AutoTokenizer, CLIPModel, SiglipModel
 
 from diptych.common.errors import DiptychError
-from diptych.search.models.clip import ClipPreprocess, is_hugging_face
 from diptych.search.models.embedder import load_embedder
 from tests.encoders.pictures import picture
 from tests.encoders.tiny_models import save, vit

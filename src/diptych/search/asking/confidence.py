@@ -29,7 +29,7 @@ from diptych.common.user_folders import cache_folder
 from diptych.search.asking.query import Query
 from diptych.search.asking.unrelated_sentences import SENTENCES
 from diptych.search.models.embedder import Embedder, unit
-from diptych.search.stores.store import Condition, Kind, Store
+from diptych.search.stores.store import Condition, Kind, Layout, Store
 from diptych.search.stores.vectors import similarities
 
 # How many of a background query's results are looked at for the one that stands out most.
@@ -168,7 +168,7 @@ class Background:
         if len(entries) < len(keys):  # deleted meanwhile
             rows = {entry.key: row for row, entry in enumerate(entries)}
         vectors = np.stack([entry.vectors for entry in entries])
-        scores = weighted_scores(queries, weights, vectors, self.store.layout.alpha)
+        scores = weighted_scores(queries, weights, vectors, self.store.layout)
         z = _among_others(scores)
         own = scores >= IDENTICAL  # a background picture is in the index itself
         best = []
@@ -180,7 +180,7 @@ class Background:
 
     def _moments(self, queries: np.ndarray, weights: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and deviation (n,) of the background's scores with each of n entries."""
-        scores = weighted_scores(queries, weights, vectors, self.store.layout.alpha)
+        scores = weighted_scores(queries, weights, vectors, self.store.layout)
         # A background picture that is the entry itself says nothing of chance.
         other = scores < IDENTICAL
         count = np.maximum(other.sum(0), 1)
@@ -202,14 +202,14 @@ def combined(terms: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return unit(np.einsum("qtkd,t->qkd", terms, weights))
 
 
-def weighted_scores(terms: np.ndarray, weights: np.ndarray, vectors: np.ndarray, alpha: float) -> np.ndarray:
+def weighted_scores(terms: np.ndarray, weights: np.ndarray, vectors: np.ndarray, layout: Layout) -> np.ndarray:
     """Scores (q, n) of queries of several terms (q, terms, K, d) with entries (n, K, d).
 
     Of single vectors the cosine with the sum of the terms; of sets the weighted mean of the terms' similarities.
     """
     if terms.shape[2] == 1:
-        return similarities(combined(terms, weights), vectors, alpha).numpy()
-    each = [similarities(np.ascontiguousarray(terms[:, t]), vectors, alpha).numpy() for t in range(terms.shape[1])]
+        return similarities(combined(terms, weights), vectors, layout).numpy()
+    each = [similarities(np.ascontiguousarray(terms[:, t]), vectors, layout).numpy() for t in range(terms.shape[1])]
     return np.tensordot(weights, np.stack(each), 1) / np.abs(weights).sum()
 
 

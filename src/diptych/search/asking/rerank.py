@@ -9,7 +9,6 @@ import torch
 from PIL import Image
 
 from diptych.common.errors import DiptychError, nearest
-from diptych.encoders.images import FeatureEncoder
 from diptych.matchers.kept import Kept
 from diptych.scoring.candidates import score_candidates
 from diptych.scoring.fusion import Fusion
@@ -41,8 +40,7 @@ class Reranker:
     def __init__(self, name: str, device: torch.device | str | None = None) -> None:
         self.name = canonical_name(name)
         self.matcher = load_search_matcher(self.name, device)
-        encoder = self.matcher.image_encoder
-        self.source = LocalsSource.of(encoder.config) if isinstance(encoder, FeatureEncoder) else None
+        self.source = LocalsSource.of(self.matcher.feature_source)
 
     def scores(
         self, queries: Sequence[Query], candidates: Sequence[Sequence[Entry]], kind: Kind, kept: LocalsSource | None

@@ -177,7 +177,7 @@ class Searcher:
         if not entries:
             return _Candidates([], np.zeros(0)), True
         vectors = np.stack([entry.vectors for entry in entries])
-        scores = weighted_scores(terms[None], query.weights, vectors, self.store.layout.alpha)[0].astype(np.float64)
+        scores = weighted_scores(terms[None], query.weights, vectors, self.store.layout)[0].astype(np.float64)
         candidates = _Candidates(entries, scores).ordered()
         return candidates.part(np.arange(min(pool, len(entries)))), len(entries) == self.store.count()
 

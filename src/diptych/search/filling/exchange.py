@@ -4,6 +4,7 @@ import json
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def _entries(store: Store) -> Iterator[list[Entry]]:
 def _export_parquet(store: Store, path: Path) -> int:
     pyarrow, parquet = _arrow(path)
     k, d = store.set_size, store.dim
-    about = {"dim": d, "set_size": k, "alpha": store.layout.alpha, "model": store.properties.get("model", "")}
+    about = {**asdict(store.layout), "model": store.properties.get("model", "")}
     schema = pyarrow.schema(
         [
             ("key", pyarrow.string()),

@@ -3,13 +3,11 @@
 import base64
 import os
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,17 +20,14 @@ from diptych.data.collection import Item, Open
 from diptych.data.pictures import PictureFile, to_rgb, upright
 from diptych.data.tokens import encode
 from diptych.encoders.backbones import Extractor, Size
+from diptych.encoders.encoded import Encoded
 from diptych.encoders.extract import load_extractor
-from diptych.encoders.images import FeatureConfig, FeatureEncoder
+from diptych.encoders.images import FeatureConfig
 from diptych.encoders.preprocess import read_picture
 from diptych.encoders.sources import matcher_folder, shipped_folder
 from diptych.evaluation.runs import model_folder
 from diptych.matchers.base import Matcher, Picture
-from diptych.matchers.camp import CAMPConfig
-from diptych.matchers.dive import DivEConfig
-from diptych.matchers.vse import VSEConfig
 from diptych.search.models.model_names import SHIPPED, canonical_name
-from diptych.search.stores.store import Layout
 
 # Two models that give this picture or sentence vectors further apart than this are not the same model.
 SAME_MODEL = 0.98
@@ -51,9 +46,9 @@ class LocalsSource:
     regions: int | None = None
 
     @classmethod
-    def of(cls, config: FeatureConfig) -> "LocalsSource | None":
-        """The source of a matcher's features; None where its configuration names no backbone."""
-        if config.backbone is None:
+    def of(cls, config: FeatureConfig | None) -> "LocalsSource | None":
+        """The source of a matcher's features; None where it takes pixels, or its configuration names no backbone."""
+        if config is None or config.backbone is None:
             return None
         return cls(canonical_name(config.backbone), config.size, config.regions)
 
@@ -76,31 +71,67 @@ class Embedded:
     locals: list[np.ndarray] | None
 
 
-class Embedder(ABC):
-    """Pictures and sentences to unit vectors (n, K, d). Threads may share one.
+class Embedder:
+    """A matcher that compares vectors: pictures and sentences to unit vectors (n, K, d). Threads may share one.
 
     name: what loads it again: `default`, an absolute folder, or a name of the hub
     side: pictures of at least twice this side are as good as whole ones
-    locals_source: what the local features that come along are, or None
+    locals_source: what the local features that come along are, or None where no other model could compute them
     """
 
-    name: str
-    layout: Layout
-    side: int
-    device: torch.device
     locals_source: LocalsSource | None = None
 
-    @abstractmethod
+    def __init__(self, matcher: Matcher, name: str) -> None:
+        layout = matcher.layout()
+        if layout is None:
+            raise DiptychError(
+                f"{name}: this {matcher.title} scores each pair for itself and cannot search by vectors; it can "
+                "re-rank (--rerank). Searching needs a model that compares vectors"
+            )
+        self.name = name
+        self.matcher = matcher.eval()
+        self.device = matcher.device
+        self.layout = layout
+        self._tokenizing = threading.Lock()
+        self._extractor = matcher.extractor()
+        self.side = self._extractor.size
+        if matcher.takes_features or matcher_folder(name) is None:
+            self.locals_source = LocalsSource.of(matcher.feature_source)
+        else:
+            self.locals_source = LocalsSource(name, self.side)
+        if self.device.type == "cpu":
+            self._extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
     def prepare(self, image: Image.Image) -> np.ndarray:
         """An RGB picture to uint8 pixels (height, width, 3) for the model."""
+        return self._extractor.prepare(image)
 
-    @abstractmethod
     def embed_pixels(self, pixels: Sequence[np.ndarray], sizes: Sequence[Size], locals: bool = False) -> Embedded:
-        """Prepared pictures, whose whole sizes (width, height) are given, to vectors (n, K, d)."""
+        """Prepared pictures, whose whole sizes (width, height) are given, to vectors (n, K, d).
 
-    @abstractmethod
+        locals: with the cells or regions (cells, f) that they were made of
+        """
+        with torch.inference_mode():
+            if self.matcher.takes_features:
+                batch: Pixels | LocalFeatures = pad_regions(self._extractor.extract(pixels, sizes, torch.float32))
+            else:
+                batch = Pixels(torch.from_numpy(np.stack(pixels)))
+            encoded: Encoded = self.matcher.image_encoder(batch.to(self.device))
+            vectors = self._vectors(self.matcher.keep_images(encoded).vectors)
+            if not locals:
+                return Embedded(vectors, None)
+            halves = encoded.inputs.to(torch.float16).cpu().numpy()
+            return Embedded(vectors, [x[real] for x, real in zip(halves, encoded.mask.cpu().numpy(), strict=True)])
+
     def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Sentences to vectors (n, K, d)."""
+        if not texts:
+            return np.zeros((0, self.layout.set_size, self.layout.dim), np.float32)
+        with self._tokenizing:  # Hugging Face tokenizers cannot be shared while they work
+            tokens = encode(self.matcher.tokenizer, texts)
+        with torch.inference_mode(), _one_core(self.device.type == "cpu" and len(texts) <= FEW):
+            kept = self.matcher.keep_texts(self.matcher.text_encoder(tokens.to(self.device)))
+            return self._vectors(kept.vectors)
 
     def embed_pictures(self, pictures: Sequence[Picture], batch_size: int = 32) -> np.ndarray:
         """Pictures, wherever they are, to vectors (n, K, d)."""
@@ -116,6 +147,9 @@ class Embedder(ABC):
         """What this model makes of a fixed sentence (or picture), by which it is known again, as text."""
         vectors = self.embed_pictures([probe_picture()]) if pictures else self.embed_texts([_PROBE_TEXT])
         return base64.b64encode(vectors[0].astype("<f2").tobytes()).decode()
+
+    def _vectors(self, vectors: Tensor) -> np.ndarray:
+        return unit(vectors[:, : self.layout.set_size].float().cpu().numpy())
 
 
 def same_probe(one: str, other: str) -> bool:
@@ -142,66 +176,6 @@ def open_upright(picture: Picture, side: int) -> Image.Image:
     return to_rgb(upright(picture.copy()))
 
 
-class MatcherEmbedder(Embedder):
-    """A matcher that keeps one vector of each side, or a small set of them."""
-
-    def __init__(self, matcher: Matcher, name: str) -> None:
-        self.name = name
-        self.matcher = matcher.eval()
-        self.device = matcher.device
-        self.layout = layout_of(matcher, name)
-        self._extractor: Extractor | None = None
-        self._seen = threading.local()
-        self._tokenizing = threading.Lock()
-        encoder = matcher.image_encoder
-        extractor = matcher.extractor()
-        if isinstance(encoder, FeatureEncoder):
-            self._extractor = extractor
-            self.locals_source = LocalsSource.of(encoder.config)
-        else:
-            self.locals_source = LocalsSource(name, encoder.config.size)
-            extractor.register_forward_hook(self._see)
-        self.side = extractor.size
-        self._prepare = extractor.prepare
-        if self.device.type == "cpu":
-            extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def prepare(self, image: Image.Image) -> np.ndarray:
-        """As the backbone does."""
-        return self._prepare(image)
-
-    def _see(self, module: object, inputs: object, output: Tensor) -> None:
-        self._seen.cells = output
-
-    def embed_pixels(self, pixels: Sequence[np.ndarray], sizes: Sequence[Size], locals: bool = False) -> Embedded:
-        """(n, K, d), and the backbone's cells or regions (cells, f) where wanted."""
-        found: list[np.ndarray] | None = None
-        with torch.inference_mode():
-            if self._extractor is not None:
-                regions = self._extractor.extract(pixels, sizes, torch.float32)
-                batch: Pixels | LocalFeatures = pad_regions(regions)
-                found = [r.vectors.astype(np.float16) for r in regions] if locals else None
-            else:
-                batch = Pixels(torch.from_numpy(np.stack(pixels)))
-            kept = self.matcher.keep_images(batch.to(self.device))
-            if locals and found is None:
-                found = list(self._seen.cells.to(torch.float16).cpu().numpy())
-        self._seen.cells = None
-        return Embedded(self._vectors(kept.vectors), found)
-
-    def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """(n, K, d)."""
-        if not texts:
-            return np.zeros((0, self.layout.set_size, self.layout.dim), np.float32)
-        with self._tokenizing:  # Hugging Face tokenizers cannot be shared while they work
-            tokens = encode(self.matcher.tokenizer, texts)
-        with torch.inference_mode(), _one_core(self.device.type == "cpu" and len(texts) <= FEW):
-            return self._vectors(self.matcher.keep_texts(tokens.to(self.device)).vectors)
-
-    def _vectors(self, vectors: Tensor) -> np.ndarray:
-        return unit(vectors[:, : self.layout.set_size].float().cpu().numpy())
-
-
 @contextmanager
 def _one_core(wanted: bool) -> Iterator[None]:
     """Where wanted, this thread's products run on one core."""
@@ -220,21 +194,6 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     """Vectors (..., d) of length 1 in float32."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
-
-
-def layout_of(matcher: Matcher, name: str) -> Layout:
-    """What a store must know of a matcher's vectors; an error where its scores are not a comparison of vectors."""
-    config: Any = matcher.config
-    if isinstance(config, VSEConfig) and config.similarity == "cosine":
-        return Layout(config.dim)
-    if isinstance(config, DivEConfig) and config.similarity == "smooth-chamfer":
-        return Layout(config.dim, config.slots, config.alpha)
-    if isinstance(config, CAMPConfig) and config.messages == "none" and config.similarity == "cosine":
-        return Layout(config.dim)
-    raise DiptychError(
-        f"{name}: a {config.kind} model that scores each pair for itself cannot search by vectors; it can re-rank "
-        "(--rerank). Searching needs VSE with cosine or DivE with smooth-Chamfer"
-    )
 
 
 def load_search_matcher(name: str, device: torch.device | str | None = None) -> Matcher:
@@ -256,12 +215,7 @@ def pick_device(device: torch.device | str | None) -> torch.device:
 
 def load_embedder(name: str | Path, device: torch.device | str | None = None) -> Embedder:
     """A model for search by name: `default`, a run or a saved matcher's folder, or a CLIP or SigLIP model."""
-    from diptych.search.models.clip import ClipEmbedder, is_hugging_face
-
     text = canonical_name(name)
-    if text in SHIPPED or shipped_folder(text) is not None:
-        return MatcherEmbedder(load_search_matcher(text, device), text)
-    folder = model_folder(text)
-    if matcher_folder(str(folder)) is None and is_hugging_face(str(folder)):
-        return ClipEmbedder.load(str(folder), pick_device(device))
-    return MatcherEmbedder(load_search_matcher(str(folder), device), str(folder))
+    known = text in SHIPPED or shipped_folder(text) is not None
+    text = text if known else str(model_folder(text))
+    return Embedder(load_search_matcher(text, device), text)

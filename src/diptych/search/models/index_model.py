@@ -117,11 +117,9 @@ class IndexModel:
 
 def locals_of(reranker: str) -> "LocalsSource":
     """What a re-ranking model needs of each picture."""
-    from diptych.encoders.images import FeatureEncoder
     from diptych.search.models.embedder import LocalsSource, load_search_matcher
 
-    encoder = load_search_matcher(reranker, "cpu").image_encoder
-    source = LocalsSource.of(encoder.config) if isinstance(encoder, FeatureEncoder) else None
+    source = LocalsSource.of(load_search_matcher(reranker, "cpu").feature_source)
     if source is None:
         raise DiptychError(
             f"{reranker}: reads pictures itself; only what a model over local features needs can be kept"

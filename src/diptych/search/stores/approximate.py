@@ -106,7 +106,7 @@ class Approximate:
         for i in range(0, count, at_once):
             some = rows[i : i + at_once]
             entries = vectors.take(some.reshape(-1)).reshape(*some.shape, size, dim)
-            scores = aligned_similarities(queries[i : i + at_once], entries, vectors.layout.alpha)
+            scores = aligned_similarities(queries[i : i + at_once], entries, vectors.layout)
             scores[torch.from_numpy(missing[i : i + at_once])] = -torch.inf
             candidates.append(Found(scores, torch.from_numpy(some)))
         later = vectors.search(queries, top, first=int(np.searchsorted(vectors.ids, self.header.last, "right")))

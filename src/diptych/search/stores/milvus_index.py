@@ -115,7 +115,7 @@ class MilvusIndex:
         flat, best = queries.reshape(-1, 1, self._layout.dim), list[Found]()
         for page in self._server.pages(self._name, "", ["vector"], 4096):
             block = np.array([row["vector"] for row in page], np.float32).reshape(-1, 1, self._layout.dim)
-            values, columns = top_of(similarities(flat, block, 1.0), MEASURED_TOP)
+            values, columns = top_of(similarities(flat, block, Layout(self._layout.dim)), MEASURED_TOP)
             best = [Found.merged([*best, Found(values, columns)], MEASURED_TOP, len(flat))]
         return best[0].scores
 

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from diptych.common.errors import DiptychError
 from diptych.search.stores.milvus_connection import MilvusConnection
 from diptych.search.stores.store import Entry, Layout, Stamp, spread_of
 
-VERSION = 1
+VERSION = 2
 LONGEST_TEXT = 65_535
 PIECE = LONGEST_TEXT // 4 * 3  # bytes that fit into the longest text as base64
 RECORD = [
@@ -39,7 +40,7 @@ def make_collections(server: MilvusConnection, name: str, side_name: str, layout
     side.add_field("id", is_primary=True, **text)
     side.add_field("data", **text)
     side.add_field("blank", DataType.BINARY_VECTOR, dim=8)  # the server wants a vector in every collection
-    about = {"diptych": VERSION, "dim": layout.dim, "set_size": layout.set_size, "alpha": layout.alpha}
+    about = {"diptych": VERSION, **asdict(layout)}
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False, description=json.dumps(about))
     schema.add_field("id", is_primary=True, **text)
     for column in ("key", "kind", "text", "digest", "token"):

@@ -76,7 +76,7 @@ class Searcher:
                 some, self._ask(some[:, 0], top, expression, state, ["key", "vector"]), strict=True
             ):
                 vectors = np.array([hit["entity"]["vector"] for hit in found], np.float32)
-                scores = similarities(query[None], vectors.reshape(-1, 1, self._layout.dim), 1.0)[0].tolist()
+                scores = similarities(query[None], vectors.reshape(-1, 1, self._layout.dim), self._layout)[0].tolist()
                 hits.append([Hit(hit["entity"]["key"], score) for hit, score in zip(found, scores, strict=True)])
         return hits
 
@@ -97,7 +97,7 @@ class Searcher:
                     lists = answers[j * size : (j + 1) * size]
                     keys = list(dict.fromkeys(hit["entity"]["key"] for found in lists for hit in found))
                     entries = vectors.of(keys)
-                    scores = similarities(queries[number][None], entries, self._layout.alpha)[0].tolist()
+                    scores = similarities(queries[number][None], entries, self._layout)[0].tolist()
                     found = [Hit(key, score) for key, score in zip(vectors.known(keys), scores, strict=True)]
                     hits[number] = _best(found, top)
                     if not self._is_proven(lists, depth, hits[number], top):
@@ -112,17 +112,14 @@ class Searcher:
     def _is_proven(self, lists: Sequence[Sequence[Any]], depth: int, hits: Sequence[Hit], top: int) -> bool:
         """Whether no entry outside the lists can be better than the worst hit.
 
-        An element of such an entry is no nearer to query element k than t_k, the last of its list, so that its
-        smooth-Chamfer is at most [mean_k t_k + log(K) / alpha + log(sum_k exp(alpha t_k)) / alpha] / 2.
+        An element of such an entry is no nearer to query element k than the last of its list.
         """
         if any(len(found) < depth for found in lists):
             return True  # one list holds every element there is
         if len(hits) < top:
             return False
         last = torch.tensor([found[-1]["distance"] for found in lists], dtype=torch.float64)
-        alpha, size = self._layout.alpha, len(lists)
-        bound = (last.mean() + np.log(size) / alpha + (alpha * last).logsumexp(0) / alpha) / 2
-        return hits[-1].score >= float(bound) + 1e-6
+        return hits[-1].score >= self._layout.bound(last) + 1e-6
 
     def _ask(
         self, vectors: np.ndarray, limit: int, expression: str, state: IndexState, fields: list[str]

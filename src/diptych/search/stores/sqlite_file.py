@@ -13,14 +13,14 @@ from diptych.common.errors import DiptychError
 from diptych.search.stores.store import Layout, check_layout
 
 APPLICATION_ID = 0x44495054  # "DIPT"
-VERSION = 1
+VERSION = 2
 # A vector of 512 floats is 2 KiB: pages of 4 KiB would stay half empty.
 PAGE_SIZE = 16384
 
 SCHEMA = (
     # forgotten: deletions up to this number are no longer listed in `deletions`
     """CREATE TABLE store (uid TEXT NOT NULL, dim INTEGER NOT NULL, set_size INTEGER NOT NULL, alpha REAL NOT NULL,
-        forgotten INTEGER NOT NULL DEFAULT 0)""",
+        forgotten INTEGER NOT NULL DEFAULT 0, similarity TEXT NOT NULL)""",
     "CREATE TABLE properties (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE entries (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE,
         kind TEXT NOT NULL CHECK (kind IN ('picture', 'sentence')), text TEXT NOT NULL, size INTEGER NOT NULL,
@@ -58,7 +58,10 @@ class SqliteFile:
                 raise DiptychError(f"{path}: no such index")
             self._check_header()
             self._check_tables()
-            row = self.connection().execute("SELECT uid, dim, set_size, alpha FROM store").fetchone()
+            # Version 1 knew one similarity of sets, the default.
+            version = self.connection().execute("PRAGMA user_version").fetchone()[0]
+            columns = "uid, dim, set_size, alpha" + (", similarity" if version > 1 else "")
+            row = self.connection().execute(f"SELECT {columns} FROM store").fetchone()
         self.uid: str = row[0]
         self.layout = Layout(*row[1:])
         try:
@@ -172,8 +175,8 @@ def _make(path: Path, layout: Layout) -> None:
             db.execute(f"PRAGMA user_version = {VERSION}")
             for statement in SCHEMA:
                 db.execute(statement)
-            values = (uuid.uuid4().hex, layout.dim, layout.set_size, layout.alpha)
-            db.execute("INSERT INTO store (uid, dim, set_size, alpha) VALUES (?, ?, ?, ?)", values)
+            values = (uuid.uuid4().hex, layout.dim, layout.set_size, layout.alpha, layout.similarity)
+            db.execute("INSERT INTO store (uid, dim, set_size, alpha, similarity) VALUES (?, ?, ?, ?, ?)", values)
             db.execute("PRAGMA journal_mode = WAL")
         finally:
             db.close()

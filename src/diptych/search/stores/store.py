@@ -9,6 +9,7 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 
 from diptych.common.errors import DiptychError
+from diptych.matchers.layout import Layout as Layout
 
 Value = str | float
 Kind = Literal["picture", "sentence"]
@@ -18,24 +19,6 @@ OWN_FIELDS = ("path", "kind", "date")
 EXACT_UP_TO = 200_000
 # An approximate index that finds less of what an exact search finds is not used.
 RECALL_FLOOR = 0.95
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What all vectors of a store have in common, fixed when it is made.
-
-    dim: d
-    set_size: K, the vectors of one entry
-    alpha: the sharpness of smooth-Chamfer, where K > 1
-    """
-
-    dim: int
-    set_size: int = 1
-    alpha: float = 16.0
-
-    def __post_init__(self) -> None:
-        if self.dim < 1 or self.set_size < 1 or not self.alpha > 0:
-            raise ValueError(f"a store needs dim >= 1, set_size >= 1 and alpha > 0, got {self}")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diptych.matchers.set_similarity import smooth_chamfer
 from diptych.search.stores.store import Layout
 
 # Scores of one block, in bytes: large enough for the product to run at full speed, small enough for any machine.
@@ -119,7 +118,7 @@ class Vectors:
         self, queries: np.ndarray, block: np.ndarray, top: int, rows: np.ndarray, left_out: np.ndarray | None = None
     ) -> "Found":
         size = self.layout.set_size
-        scores = similarities(queries, block, self.layout.alpha, _scratch(len(block) * size, len(queries) * size))
+        scores = similarities(queries, block, self.layout, _scratch(len(block) * size, len(queries) * size))
         hidden = self.gone[rows] if left_out is None else left_out
         if hidden.any():
             scores[:, torch.from_numpy(hidden)] = -torch.inf
@@ -151,8 +150,8 @@ class Found:
         return cls(torch.cat([f.scores for f in found]), torch.cat([f.rows for f in found]))
 
 
-def similarities(queries: np.ndarray, entries: np.ndarray, alpha: float, out: np.ndarray | None = None) -> Tensor:
-    """Cosines or smooth-Chamfer between all queries (q, K, d) and entries (n, K, d): (q, n) float32.
+def similarities(queries: np.ndarray, entries: np.ndarray, layout: Layout, out: np.ndarray | None = None) -> Tensor:
+    """What the layout compares of all queries (q, K, d) with entries (n, K, d): (q, n) float32.
 
     In memory the scores of one entry lie together: so the product is a tenth quicker. `out` is memory for the cosines,
     (n K, q K).
@@ -160,7 +159,7 @@ def similarities(queries: np.ndarray, entries: np.ndarray, alpha: float, out: np
     size, dim = queries.shape[1:]
     cosines = torch.from_numpy(_products(entries.reshape(-1, dim), queries.reshape(-1, dim), out))
     if size > 1:
-        cosines = smooth_chamfer(cosines.view(len(entries), size, len(queries), size).transpose(1, 2), alpha)
+        cosines = layout.compare(cosines.view(len(entries), size, len(queries), size).transpose(1, 2))
     return cosines.T
 
 
@@ -183,10 +182,10 @@ def _scratch(rows: int, columns: int) -> np.ndarray:
     return kept[: rows * columns].reshape(rows, columns)
 
 
-def aligned_similarities(queries: np.ndarray, entries: np.ndarray, alpha: float) -> Tensor:
+def aligned_similarities(queries: np.ndarray, entries: np.ndarray, layout: Layout) -> Tensor:
     """The same between each query (q, K, d) and entries of its own (q, n, K, d): (q, n)."""
     cosines = torch.einsum("qkd,qnld->qnkl", torch.from_numpy(queries), torch.from_numpy(entries))
-    return cosines[..., 0, 0] if queries.shape[1] == 1 else smooth_chamfer(cosines, alpha)
+    return layout.compare(cosines)
 
 
 def top_of(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
