@@ -4,7 +4,7 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -12,7 +12,7 @@ from diptych.cli.main import COMMANDS
 from diptych.encoders.images import FeatureConfig, PixelConfig
 from diptych.encoders.texts import GRUConfig, TransformerConfig
 from diptych.training.data import FilesConfig, ScenesConfig
-from diptych.training.losses import BCEConfig, HingeConfig, InfoNCEConfig, SigmoidConfig
+from diptych.training.losses.catalog import LossConfig
 from diptych.training.optimisation import OptimiserConfig, ScheduleConfig
 from diptych.training.recipe import Recipe, TrainingConfig
 
@@ -34,7 +34,7 @@ def code(text: str) -> set[str]:
     "config",
     [
         Recipe, TrainingConfig, OptimiserConfig, ScheduleConfig, FilesConfig, ScenesConfig,
-        HingeConfig, BCEConfig, InfoNCEConfig, SigmoidConfig,
+        *get_args(LossConfig),
         FeatureConfig, PixelConfig, GRUConfig, TransformerConfig,
     ],
 )  # fmt: skip

@@ -15,7 +15,10 @@ from diptych.evaluation.evaluate import evaluate_matcher
 from diptych.matchers.base import Matcher
 from diptych.training import loop
 from diptych.training.loop import Device, Outcome, train
-from diptych.training.losses import BCEConfig, InfoNCEConfig, LossConfig, SigmoidConfig
+from diptych.training.losses.bce import BCEConfig
+from diptych.training.losses.catalog import LossConfig
+from diptych.training.losses.info_nce import InfoNCEConfig
+from diptych.training.losses.sigmoid import SigmoidConfig
 from diptych.training.optimisation import OptimiserConfig
 from diptych.training.recipe import Recipe
 from tests.training import toy

@@ -9,7 +9,8 @@ from diptych.encoders.images import FeatureConfig
 from diptych.encoders.texts import GRUConfig
 from diptych.matchers.vse import VSEConfig
 from diptych.training.data import FilesConfig, Splits
-from diptych.training.losses import HingeConfig, LossConfig
+from diptych.training.losses.catalog import LossConfig
+from diptych.training.losses.hinge import HingeConfig
 from diptych.training.optimisation import OptimiserConfig
 from diptych.training.recipe import Recipe, TrainingConfig
 

@@ -32,7 +32,8 @@ from diptych.training.card import model_card
 from diptych.training.checkpoints import Position, cut_metrics, load_checkpoint, save_checkpoint
 from diptych.training.data import Splits, load_splits
 from diptych.training.gather import gather
-from diptych.training.losses import Loss
+from diptych.training.losses.base import Loss
+from diptych.training.losses.catalog import build_loss
 from diptych.training.optimisation import (
     build_optimiser,
     check_prefixes,
@@ -74,7 +75,7 @@ def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Split
     splits = splits or load_splits(recipe.data)
     torch.manual_seed(recipe.training.seed)
     matcher = build_for(recipe, splits)
-    loss_function = Loss(recipe.loss)
+    loss_function = build_loss(recipe.loss)
     trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function)
     return trainer.run_all()
 

@@ -8,7 +8,7 @@ from diptych.common.config import merge, override, parse, read_json, read_toml
 from diptych.common.errors import DiptychError, nearest
 from diptych.matchers.catalog import MatcherConfig
 from diptych.training.data import DataConfig
-from diptych.training.losses import LossConfig
+from diptych.training.losses.catalog import LossConfig
 from diptych.training.optimisation import OptimiserConfig, ScheduleConfig
 
 
