@@ -15,6 +15,7 @@ from diptych.training.data import FilesConfig, ScenesConfig
 from diptych.training.losses.catalog import LossConfig
 from diptych.training.optimisation import OptimiserConfig, ScheduleConfig
 from diptych.training.recipe import Recipe, TrainingConfig
+from diptych.training.terms.catalog import TERMS
 
 ROOT = Path(__file__).parent.parent
 # Said by the page in other ways: the tables' own names, and what the command line fills in.
@@ -41,6 +42,10 @@ def code(text: str) -> set[str]:
 def test_every_key_of_a_recipe_is_described(config: Any) -> None:
     described = code(page("recipes.md"))
     assert {f.name for f in fields(config)} - described <= ELSEWHERE
+
+
+def test_every_term_of_a_recipe_is_described() -> None:
+    assert set(TERMS) <= code(page("recipes.md"))
 
 
 def test_every_extra_is_described() -> None:

@@ -167,11 +167,6 @@ def test_scoring_in_rows_gives_the_same_run(tmp_path: Path) -> None:
         torch.testing.assert_close(weights(tmp_path / "rows")[name], tensor, atol=1e-5, rtol=1e-4)
 
 
-def test_an_unknown_term_names_its_neighbour(tmp_path: Path) -> None:
-    with pytest.raises(DiptychError, match=r"training\.terms.*'mmd'"):
-        go(toy.recipe(terms={"mmd": 0.1}), tmp_path / "run")
-
-
 def test_tensorboard_when_asked(tmp_path: Path) -> None:
     go(toy.recipe(epochs=1, tensorboard=True), tmp_path / "run")
     assert list((tmp_path / "run" / "tensorboard").glob("events.*"))

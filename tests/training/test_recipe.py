@@ -67,6 +67,7 @@ def test_a_run_keeps_its_resolved_recipe(path: Path, tmp_path: Path) -> None:
         (("trainin.epochs=3",), ["'trainin'", "'training'"]),
         (("loss.kind=hinges",), ["small.toml", "loss", "'hinges'", "'hinge'"]),
         (("loss.margins=1.0",), ["loss", "'margins'", "'margin'"]),
+        (("training.terms.mdm=0.1",), ["small.toml", "training: terms", "'mdm'", "'mmd'"]),
     ],
 )
 def test_a_wrong_key_names_its_neighbour(path: Path, change: tuple[str, ...], words: list[str]) -> None:
