@@ -4,7 +4,7 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -12,9 +12,10 @@ from diptych.cli.main import COMMANDS
 from diptych.encoders.images import FeatureConfig, PixelConfig
 from diptych.encoders.texts import GRUConfig, TransformerConfig
 from diptych.training.data import FilesConfig, ScenesConfig
-from diptych.training.losses import BCEConfig, HingeConfig, InfoNCEConfig, SigmoidConfig
+from diptych.training.losses.catalog import LossConfig
 from diptych.training.optimisation import OptimiserConfig, ScheduleConfig
 from diptych.training.recipe import Recipe, TrainingConfig
+from diptych.training.terms.catalog import TERMS
 
 ROOT = Path(__file__).parent.parent
 # Said by the page in other ways: the tables' own names, and what the command line fills in.
@@ -34,13 +35,17 @@ def code(text: str) -> set[str]:
     "config",
     [
         Recipe, TrainingConfig, OptimiserConfig, ScheduleConfig, FilesConfig, ScenesConfig,
-        HingeConfig, BCEConfig, InfoNCEConfig, SigmoidConfig,
+        *get_args(LossConfig),
         FeatureConfig, PixelConfig, GRUConfig, TransformerConfig,
     ],
 )  # fmt: skip
 def test_every_key_of_a_recipe_is_described(config: Any) -> None:
     described = code(page("recipes.md"))
     assert {f.name for f in fields(config)} - described <= ELSEWHERE
+
+
+def test_every_term_of_a_recipe_is_described() -> None:
+    assert set(TERMS) <= code(page("recipes.md"))
 
 
 def test_every_extra_is_described() -> None:

@@ -11,11 +11,10 @@ from diptych.common.errors import DiptychError
 from diptych.encoders.texts import GRUEncoder, TransformerConfig
 from diptych.matchers.catalog import build_tokenizer
 from diptych.matchers.dive import DivE, DivEConfig
-from diptych.matchers.kept import Kept
 from tests.encoders.slow_sets import slow_set
 from tests.matchers import inputs
 from tests.matchers.cases_dive import CASES, DIVE
-from tests.matchers.test_set_similarity import slow_mmd, slow_similarity
+from tests.matchers.test_set_similarity import slow_similarity
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 LEGACY = {
@@ -124,34 +123,6 @@ def test_the_match_probability_learns_a_and_b(tiny_bert: str) -> None:
         a, b = (2.5 + step, -0.75) if i == 0 else (2.5, -0.75 + step)
         moved = slow_similarity("mp", images.vectors[2], texts.vectors[1], a=a, b=b)
         assert float(gradient) == pytest.approx(float((moved - slow).detach() / step), abs=2e-3)
-
-
-def test_terms_are_the_formulas_and_see_slots_before_the_global_feature(tiny_bert: str) -> None:
-    matcher = build(DIVE, tiny_bert)
-    images, texts = inputs.kept_images(matcher), inputs.kept_texts(matcher)
-    terms = matcher.terms(images, texts)
-    assert set(terms) == {"mmd", "diversity"}
-    torch.testing.assert_close(terms["mmd"], slow_mmd(images.vectors, texts.vectors), **CLOSE)
-    slow = torch.zeros(())
-    for slots in (images.slots, texts.slots):
-        each = [
-            torch.exp(-2 * (s[k] / s[k].norm() - s[j] / s[j].norm()).pow(2).sum())
-            for s in slots
-            for k in range(3)
-            for j in range(k)
-        ]
-        slow = slow + torch.stack(each).mean()
-    torch.testing.assert_close(terms["diversity"], slow, **CLOSE)
-    # Padding of what is kept is no element.
-    again = matcher.terms(images.resize(5), texts.resize(4))
-    torch.testing.assert_close(again["mmd"], terms["mmd"], **CLOSE)
-    torch.testing.assert_close(again["diversity"], terms["diversity"], **CLOSE)
-
-
-def test_terms_of_another_matchers_things_are_an_error(tiny_bert: str) -> None:
-    plain = Kept(torch.ones(1, 3, 8), torch.ones(1, 3, dtype=torch.bool))
-    with pytest.raises(DiptychError, match="keep_images"):
-        build(DIVE, tiny_bert).terms(plain, plain)
 
 
 def test_circular_variance_is_reported_for_both_sides(tiny_bert: str) -> None:

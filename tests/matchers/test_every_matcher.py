@@ -171,8 +171,7 @@ def test_gradients_reach_every_trained_parameter(matcher: Matcher) -> None:
     images, texts = matcher(inputs.images_for(matcher), inputs.texts(matcher.tokenizer))
     logits = matcher.logits(images, texts)
     weights = torch.randn_like(logits)
-    loss = (logits * weights).sum() + sum(matcher.terms(images, texts).values())
-    loss.backward()
+    (logits * weights).sum().backward()
     silent = [
         name
         for name, parameter in matcher.named_parameters()

@@ -13,9 +13,7 @@ from diptych.matchers.set_similarity import (
     all_cosines,
     chamfer,
     circular_variance,
-    diversity,
     mil,
-    mmd,
     mp,
     mp_logit,
     pair_cosines,
@@ -110,51 +108,3 @@ def test_circular_variance_of_equal_opposite_and_random_sets() -> None:
     x = sets(3, 4)
     slow = [1 - torch.stack([e / e.norm() for e in 5 * s]).mean(0).norm() for s in x]
     torch.testing.assert_close(circular_variance(5 * x), torch.stack(slow), **CLOSE)
-
-
-def slow_mmd(x: Tensor, y: Tensor) -> Tensor:
-    def mean_kernel(a: Tensor, b: Tensor) -> Tensor:
-        total = torch.zeros(())
-        for i in a:
-            for j in b:
-                # An element with itself is a constant; the norm has no slope there.
-                total = total + (1 if torch.equal(i, j) else torch.exp(-0.5 * (i - j).norm()))
-        return total / (len(a) * len(b))
-
-    a, b = x.flatten(0, 1), y.flatten(0, 1)
-    return mean_kernel(a, a) - 2 * mean_kernel(a, b) + mean_kernel(b, b)
-
-
-@pytest.mark.parametrize(("n", "m", "k"), [(2, 3, 4), (1, 1, 1), (3, 2, 1)])
-def test_mmd_and_its_gradient_are_the_loop(n: int, m: int, k: int) -> None:
-    x, y = sets(n, k, seed=3).requires_grad_(), sets(m, k, seed=4).requires_grad_()
-    fast, slow = mmd(x, y), slow_mmd(x, y)
-    torch.testing.assert_close(fast, slow, **CLOSE)
-    for got, expected in zip(torch.autograd.grad(fast, (x, y)), torch.autograd.grad(slow, (x, y)), strict=True):
-        torch.testing.assert_close(got, expected, **CLOSE)
-
-
-def test_mmd_of_a_batch_with_itself_is_nothing_and_doubles_do_no_harm() -> None:
-    x = sets(2, 3).repeat(2, 1, 1).requires_grad_()
-    value = mmd(x, x)
-    assert abs(float(value.detach())) < 1e-6
-    (gradient,) = torch.autograd.grad(mmd(x, sets(2, 3, seed=8)), x)
-    assert gradient.isfinite().all()
-
-
-def test_diversity_and_its_gradient_are_the_loop() -> None:
-    slots = (3 * torch.randn(3, 4, 6)).requires_grad_()
-    slow = torch.zeros(())
-    pairs = 0
-    for s in slots:
-        unit = [v / v.norm() for v in s]
-        for k in range(4):
-            for other in range(k + 1, 4):
-                slow = slow + torch.exp(-2 * (unit[k] - unit[other]).pow(2).sum())
-                pairs += 1
-    fast = diversity(slots)
-    torch.testing.assert_close(fast, slow / pairs, **CLOSE)
-    (got,), (expected,) = torch.autograd.grad(fast, slots), torch.autograd.grad(slow / pairs, slots)
-    torch.testing.assert_close(got, expected, **CLOSE)
-    assert float(diversity(torch.randn(2, 1, 6))) == 0
-    assert float(diversity(torch.ones(2, 3, 6))) == pytest.approx(1)

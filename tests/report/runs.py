@@ -23,7 +23,7 @@ from diptych.matchers.vse import VSEConfig
 from diptych.report.subject import Subject, look_at
 from diptych.training.checkpoints import Position
 from diptych.training.data import DataConfig, ScenesConfig, load_splits
-from diptych.training.losses import HingeConfig
+from diptych.training.losses.hinge import HingeConfig
 from diptych.training.recipe import Recipe, TrainingConfig
 from tests.evaluation import tiny
 

@@ -16,7 +16,9 @@ from diptych.matchers.catalog import MatcherConfig, build_matcher
 from diptych.matchers.vse import VSEConfig
 from diptych.training.batches import Augmentation, RunDataset
 from diptych.training.gather import gather
-from diptych.training.losses import BCEConfig, HingeConfig, Loss, LossConfig
+from diptych.training.losses.bce import BCEConfig
+from diptych.training.losses.catalog import LossConfig, build_loss
+from diptych.training.losses.hinge import HingeConfig
 from tests.training import toy
 
 IMAGE, TEXT = FeatureConfig(feature_dim=8), GRUConfig(word_dim=6)
@@ -35,7 +37,7 @@ def gradients(name: str, rank: int, world: int) -> dict[str, torch.Tensor]:
     batch = RunDataset(data, matcher.tokenizer, None, Augmentation(), lambda epoch: [PAIRS], 0, rank, world)[0, 0]
     module: torch.nn.Module = matcher if world == 1 else torch.nn.parallel.DistributedDataParallel(matcher)
     whole = gather(*module(batch.images, batch.texts), batch.picture_ids, batch.owners)
-    function = Loss(loss)
+    function = build_loss(loss)
     score = matcher.logits if function.takes_logits else matcher.score
     function(score(whole.images, whole.texts), whole.owners, whole.positive).backward()
     return {n: p.grad.clone() for n, p in _named(matcher)}

@@ -15,7 +15,10 @@ from diptych.evaluation.evaluate import evaluate_matcher
 from diptych.matchers.base import Matcher
 from diptych.training import loop
 from diptych.training.loop import Device, Outcome, train
-from diptych.training.losses import BCEConfig, InfoNCEConfig, LossConfig, SigmoidConfig
+from diptych.training.losses.bce import BCEConfig
+from diptych.training.losses.catalog import LossConfig
+from diptych.training.losses.info_nce import InfoNCEConfig
+from diptych.training.losses.sigmoid import SigmoidConfig
 from diptych.training.optimisation import OptimiserConfig
 from diptych.training.recipe import Recipe
 from tests.training import toy
@@ -162,11 +165,6 @@ def test_scoring_in_rows_gives_the_same_run(tmp_path: Path) -> None:
     go(toy.recipe(epochs=1, score_rows=3), tmp_path / "rows")
     for name, tensor in weights(tmp_path / "whole").items():
         torch.testing.assert_close(weights(tmp_path / "rows")[name], tensor, atol=1e-5, rtol=1e-4)
-
-
-def test_an_unknown_term_names_its_neighbour(tmp_path: Path) -> None:
-    with pytest.raises(DiptychError, match=r"training\.terms.*'mmd'"):
-        go(toy.recipe(terms={"mmd": 0.1}), tmp_path / "run")
 
 
 def test_tensorboard_when_asked(tmp_path: Path) -> None:

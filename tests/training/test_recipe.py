@@ -65,6 +65,9 @@ def test_a_run_keeps_its_resolved_recipe(path: Path, tmp_path: Path) -> None:
         (("model.text.worddim=3",), ["model: text", "'worddim'", "'word_dim'"]),
         (("training.optimiser.kind=adan",), ["'adan'", "'adam"]),
         (("trainin.epochs=3",), ["'trainin'", "'training'"]),
+        (("loss.kind=hinges",), ["small.toml", "loss", "'hinges'", "'hinge'"]),
+        (("loss.margins=1.0",), ["loss", "'margins'", "'margin'"]),
+        (("training.terms.mdm=0.1",), ["small.toml", "training: terms", "'mdm'", "'mmd'"]),
     ],
 )
 def test_a_wrong_key_names_its_neighbour(path: Path, change: tuple[str, ...], words: list[str]) -> None:

@@ -7,9 +7,11 @@ import numpy as np
 from diptych.data.collection import Collection, Item, Regions, sentences
 from diptych.encoders.images import FeatureConfig
 from diptych.encoders.texts import GRUConfig
+from diptych.matchers.catalog import MatcherConfig
 from diptych.matchers.vse import VSEConfig
 from diptych.training.data import FilesConfig, Splits
-from diptych.training.losses import HingeConfig, LossConfig
+from diptych.training.losses.catalog import LossConfig
+from diptych.training.losses.hinge import HingeConfig
 from diptych.training.optimisation import OptimiserConfig
 from diptych.training.recipe import Recipe, TrainingConfig
 
@@ -54,7 +56,7 @@ def splits() -> Splits:
     return Splits(whole.split("train"), whole.split("val"), whole.split("val"))
 
 
-def recipe(loss: LossConfig | None = None, model: VSEConfig | None = None, **training: object) -> Recipe:
+def recipe(loss: LossConfig | None = None, model: MatcherConfig | None = None, **training: object) -> Recipe:
     settings = {"epochs": 2, "batch_size": 8, "optimiser": OptimiserConfig(lr=5e-3), **training}
     return Recipe(
         name="toy",

@@ -93,10 +93,6 @@ class Matcher(nn.Module, ABC):
         """Scores of aligned pairs: (n,) for n pictures and n sentences."""
         return torch.stack([self.score(images[[i]], texts[[i]])[0, 0] for i in range(len(images))])
 
-    def terms(self, images: Kept, texts: Kept) -> dict[str, Tensor]:
-        """Extra loss terms by name; the recipe gives their weights."""
-        return {}
-
     def pair_floats(self, regions: int, words: int) -> int:
         """Numbers of working memory that one pair takes in `score`; sizes the blocks."""
         return 1

@@ -7,7 +7,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from diptych.common.errors import DiptychError
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig
@@ -20,9 +19,7 @@ from diptych.matchers.set_similarity import (
     all_cosines,
     chamfer,
     circular_variance,
-    diversity,
     mil,
-    mmd,
     mp,
     mp_logit,
     pair_cosines,
@@ -163,16 +160,6 @@ class DivE(Matcher):
         if self.config.similarity == "mil":
             return mil(cosines)
         return mp(cosines, self.mp_a, self.mp_b)
-
-    def terms(self, images: Kept, texts: Kept) -> dict[str, Tensor]:
-        """MMD between the elements of both sides, and the diversity of the slots, both sides summed."""
-        if not isinstance(images, DivEKept) or not isinstance(texts, DivEKept):
-            raise DiptychError("DivE's terms need what its own keep_images and keep_texts gave")
-        k = self.config.slots
-        return {
-            "mmd": mmd(self._set(images), self._set(texts)),
-            "diversity": diversity(images.slots[:, :k]) + diversity(texts.slots[:, :k]),
-        }
 
     def pair_figures(self, images: Kept, texts: Kept, owners: Tensor) -> dict[str, float]:
         """Mean circular variance of the sets of each side: 0 where they collapse to one vector."""

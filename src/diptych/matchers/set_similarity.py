@@ -1,4 +1,4 @@
-"""How two small sets of unit vectors compare, and what is measured of one: DivE's similarities, terms and figures.
+"""How two small sets of unit vectors compare, and what is measured of one: DivE's similarities and figures.
 
 A similarity takes the K x L cosines c between the elements of two sets, (..., K, L), and gives one number, (...).
 """
@@ -51,36 +51,6 @@ def mp_logit(c: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
 def circular_variance(sets: Tensor) -> Tensor:
     """1 - ‖mean of the unit vectors‖ of each set: 0 when all agree, 1 when they cancel out. (n, K, d) -> (n,)."""
     return 1 - l2(sets).mean(1).norm(dim=-1)
-
-
-def mmd(x: Tensor, y: Tensor) -> Tensor:
-    """Maximum mean discrepancy between the elements of two batches of sets, (n, K, d) and (m, L, d), as one number.
-
-    mean k(x, x') - 2 mean k(x, y) + mean k(y, y') over all elements, k = exp(-0.5 ‖x - y‖), the distance not squared.
-    """
-    with torch.autocast(x.device.type, enabled=False):
-        a, b = _at_least_float32(x.flatten(0, 1)), _at_least_float32(y.flatten(0, 1))
-        return _kernel(a, a).mean() - 2 * _kernel(a, b).mean() + _kernel(b, b).mean()
-
-
-def diversity(slots: Tensor) -> Tensor:
-    """Mean over pairs of slots of exp(-2 ‖s_k - s_l‖²), slots l2-normalised: (n, K, d) -> one number."""
-    count = slots.shape[1]
-    if count == 1:
-        return slots.new_zeros(())
-    with torch.autocast(slots.device.type, enabled=False):
-        unit = l2(_at_least_float32(slots))
-        # Of unit vectors, ‖s - t‖² = 2 - 2 s.t.
-        closeness = torch.exp(-4 * (1 - unit @ unit.transpose(1, 2)))
-        k, other = torch.triu_indices(count, count, offset=1, device=slots.device)
-        return closeness[:, k, other].mean()
-
-
-def _kernel(x: Tensor, y: Tensor) -> Tensor:
-    squared = (x * x).sum(-1, keepdim=True) + (y * y).sum(-1) - 2 * x @ y.T
-    # The root has no slope at 0, where an element meets itself or its double: those pairs are constant.
-    near = squared < 1e-6
-    return torch.exp(-0.5 * squared.masked_fill(near, 1).sqrt().masked_fill(near, 0))
 
 
 def _at_least_float32(x: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from diptych.common.config import read_json, to_tree
-from diptych.common.errors import DiptychError, nearest
+from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
 from diptych.common.progress import progress_bar
 from diptych.data.vocabulary import Vocabulary
@@ -32,7 +32,8 @@ from diptych.training.card import model_card
 from diptych.training.checkpoints import Position, cut_metrics, load_checkpoint, save_checkpoint
 from diptych.training.data import Splits, load_splits
 from diptych.training.gather import gather
-from diptych.training.losses import Loss
+from diptych.training.losses.base import Loss
+from diptych.training.losses.catalog import build_loss
 from diptych.training.optimisation import (
     build_optimiser,
     check_prefixes,
@@ -41,6 +42,7 @@ from diptych.training.optimisation import (
     set_learning_rate,
 )
 from diptych.training.recipe import Recipe
+from diptych.training.terms.catalog import weighted_terms
 
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
@@ -74,7 +76,7 @@ def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Split
     splits = splits or load_splits(recipe.data)
     torch.manual_seed(recipe.training.seed)
     matcher = build_for(recipe, splits)
-    loss_function = Loss(recipe.loss)
+    loss_function = build_loss(recipe.loss)
     trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function)
     return trainer.run_all()
 
@@ -258,7 +260,7 @@ class Trainer:
         scores = self._scores(whole.images, whole.texts)
         loss = self.loss_function(scores, whole.owners, whole.positive, epoch)
         if self.config.terms:
-            loss = loss + self._terms(whole.images, whole.texts)
+            loss = loss + weighted_terms(self.config.terms, whole.images, whole.texts, self.recipe.model.kind)
         value = float(loss.detach())
         if not math.isfinite(value):
             last = self.run / "last"
@@ -284,13 +286,6 @@ class Trainer:
             for start in range(0, len(images), rows)
         ]
         return torch.cat(parts)
-
-    def _terms(self, images: Any, texts: Any) -> Tensor:
-        terms = self.matcher.terms(images, texts)
-        for name in self.config.terms:
-            if name not in terms:
-                raise DiptychError(f"training.terms: this matcher has no term {name!r}; {nearest(name, list(terms))}")
-        return torch.stack([weight * terms[name] for name, weight in self.config.terms.items()]).sum()
 
     def _freeze(self, epoch: int) -> None:
         frozen = [prefix for prefix, epochs in self.config.frozen_epochs.items() if epoch < epochs]

@@ -8,8 +8,9 @@ from diptych.common.config import merge, override, parse, read_json, read_toml
 from diptych.common.errors import DiptychError, nearest
 from diptych.matchers.catalog import MatcherConfig
 from diptych.training.data import DataConfig
-from diptych.training.losses import LossConfig
+from diptych.training.losses.catalog import LossConfig
 from diptych.training.optimisation import OptimiserConfig, ScheduleConfig
+from diptych.training.terms.catalog import TERMS
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class TrainingConfig:
         `all-captions`: each picture with all its captions
     multipliers: learning-rate factors by parameter prefix, such as "text_encoder.backbone" = 0.1
     frozen_epochs: parameter prefixes that are not trained in the first so many epochs
-    terms: weights of the matcher's extra loss terms
+    terms: weights of extra terms beside the loss
     drop_regions, drop_words: VSE∞'s size augmentation; augment: random crops and flips of pictures
     average: decay of a running average of the weights, which is what is evaluated and kept as the model
     score_rows: pictures scored at a time, recomputed in the backward pass, to bound memory; all at once by default
@@ -51,6 +52,11 @@ class TrainingConfig:
     evaluate_epochs: int = 1
     checkpoint_steps: int | None = None
     tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for name in self.terms:
+            if name not in TERMS:
+                raise ValueError(f"terms: there is no term {name!r}; {nearest(name, list(TERMS))}")
 
 
 @dataclass(frozen=True)

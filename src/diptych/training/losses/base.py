@@ -1,0 +1,39 @@
+"""What a loss is: a matrix of scores and which pairs belong together in, one number out."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from diptych.training.losses.reduction import Reduction, reduce
+
+
+class Loss(nn.Module, ABC):
+    """A loss on scores (n pictures, m captions).
+
+    A subclass defines its costs, and says whether they are computed from logits instead of scores.
+    """
+
+    takes_logits: bool = False
+
+    def __init__(self, reduction: Reduction) -> None:
+        super().__init__()
+        self.reduction: Reduction = reduction
+
+    @abstractmethod
+    def costs(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int) -> Tensor:
+        """One cost a caption (m,), or one a picture (n,)."""
+
+    def forward(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int = 0) -> Tensor:
+        """One number, of scores (n pictures, m captions).
+
+        owners: (m,), the row of each caption's own picture
+        positive: (n, m), True where picture and caption belong together
+        epoch: how far the run is, from 0
+        """
+        return reduce(self.costs(scores, owners, positive, epoch), self.reduction)
+
+
+def own_scores(scores: Tensor, owners: Tensor) -> Tensor:
+    """The score of each caption with its own picture: (m,)."""
+    return scores[owners, torch.arange(len(owners), device=scores.device)]

@@ -1,0 +1,59 @@
+"""Binary cross-entropy: every pair is a match or is not (CAMP)."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from diptych.training.losses.base import Loss, own_scores
+from diptych.training.losses.mining import Mining, Negatives
+from diptych.training.losses.reduction import Reduction
+
+
+@dataclass(frozen=True)
+class BCEConfig:
+    """CAMP's eq. 14 as meant: -[2 log m(I,C) + log(1 - m(I,C')) + log(1 - m(I',C))], from logits.
+
+    all_negatives_epochs: first epochs that take all negatives whatever `negatives` says
+    learned_scale: logits become scale * score + bias, for matchers whose scores are cosines
+    """
+
+    kind: Literal["bce"] = "bce"
+    negatives: Negatives = "hardest"
+    reduction: Reduction = "mean"
+    all_negatives_epochs: int = 0
+    learned_scale: bool = False
+
+    def build(self) -> Loss:
+        """The loss with these settings."""
+        return BCELoss(self)
+
+
+class BCELoss(Loss):
+    """CAMP's loss. It sees the matcher's logits, never its scores."""
+
+    takes_logits = True
+
+    def __init__(self, config: BCEConfig) -> None:
+        super().__init__(config.reduction)
+        self.learned_scale = config.learned_scale
+        self.mining = Mining(config.negatives, config.all_negatives_epochs)
+        if config.learned_scale:
+            self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
+            self.bias = nn.Parameter(torch.tensor(0.0))
+
+    def costs(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int) -> Tensor:
+        """Per caption: -2 log m(i, c) - log(1 - m(i, c')) - log(1 - m(i', c)), m = sigmoid(logit) (m,).
+
+        -log m = softplus(-z) and -log(1 - m) = softplus(z): exact where a clamped sigmoid has lost its gradient.
+        """
+        logits = self.log_scale.exp() * scores + self.bias if self.learned_scale else scores
+        own, wrong = own_scores(logits, owners), F.softplus(logits)
+        return (
+            2 * F.softplus(-own)
+            + self.mining(wrong[owners], ~positive[owners], epoch)
+            + self.mining(wrong.T, ~positive.T, epoch)
+        )

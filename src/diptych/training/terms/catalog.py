@@ -1,0 +1,28 @@
+"""Every term, listed once by the name that recipes give it: a new one adds a line to the table."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from diptych.common.errors import DiptychError
+from diptych.matchers.kept import Kept
+from diptych.training.terms.base import Term
+from diptych.training.terms.diversity import DIVERSITY
+from diptych.training.terms.mmd import MMD
+
+TERMS: dict[str, Term] = {
+    "mmd": MMD,
+    "diversity": DIVERSITY,
+}
+
+
+def weighted_terms(weights: Mapping[str, float], images: Kept, texts: Kept, matcher: str) -> Tensor:
+    """The sum of weight times term; `matcher` is the kind that kept the two sides, which errors name."""
+    values = []
+    for name, weight in weights.items():
+        missing = [f for f in TERMS[name].needs if f not in images.tensors() or f not in texts.tensors()]
+        if missing:
+            raise DiptychError(f"training.terms: {name!r} needs {missing[0]!r}, which {matcher!r} does not keep")
+        values.append(weight * TERMS[name].value(images, texts))
+    return torch.stack(values).sum()

@@ -1,0 +1,32 @@
+"""Diversity: pushes the slots of a set apart, so that they do not all say the same (DivE)."""
+
+import torch
+from torch import Tensor
+
+from diptych.encoders.encoded import l2
+from diptych.matchers.kept import Kept
+from diptych.training.terms.base import Term
+
+
+def diversity(images: Kept, texts: Kept) -> Tensor:
+    """The closeness of the slots within a set, the pictures' and the sentences' summed.
+
+    A matcher keeps `slots`, (n, K, d), before anything that all of them share is added.
+    """
+    return _closeness(images) + _closeness(texts)
+
+
+def _closeness(side: Kept) -> Tensor:
+    """Mean over pairs of real slots of exp(-2 ‖s_k - s_l‖²), slots l2-normalised; 0 where no set has two."""
+    side = side.trim()
+    slots = side.tensors()["slots"]
+    with torch.autocast(slots.device.type, enabled=False):
+        unit = l2(slots.to(torch.promote_types(slots.dtype, torch.float32)))
+        # Of unit vectors, ‖s - t‖² = 2 - 2 s.t.
+        closeness = torch.exp(-4 * (1 - unit @ unit.transpose(1, 2)))
+        k, other = torch.triu_indices(slots.shape[1], slots.shape[1], offset=1, device=slots.device)
+        real = side.mask[:, k] & side.mask[:, other]
+        return (closeness[:, k, other] * real).sum() / real.sum().clamp(min=1)
+
+
+DIVERSITY = Term(diversity, needs=("slots",))

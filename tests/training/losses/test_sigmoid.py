@@ -1,0 +1,28 @@
+"""The sigmoid loss against a loop over pairs, written from its formula."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from diptych.training.losses.sigmoid import SigmoidConfig
+from tests.training.losses.batches import BATCHES, assert_is, batch, every_batch
+
+CONFIGS = [SigmoidConfig(scale=2.0, bias=-1.0), SigmoidConfig(scale=1.0, bias=0.5, reduction="sum"), SigmoidConfig()]
+
+
+def slow(config: SigmoidConfig, scores: Tensor, positive: Tensor) -> list[Tensor]:
+    costs = []
+    for i in range(scores.shape[0]):
+        total = torch.zeros((), dtype=torch.float64)
+        for c in range(scores.shape[1]):
+            sign = 1.0 if positive[i, c] else -1.0
+            total = total - torch.log(torch.sigmoid(sign * (config.scale * scores[i, c] + config.bias)))
+        costs.append(total)
+    return costs
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+@every_batch
+def test_value_and_gradient_are_those_of_the_loop(config: SigmoidConfig, name: str) -> None:
+    scores, owners, positive = batch(*BATCHES[name])
+    assert_is(config, slow(config, scores, positive), scores, owners, positive)
