@@ -16,14 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from diptych.common.config import read_json, to_tree
+from diptych.common.config import to_tree
 from diptych.common.errors import DiptychError, nearest
 from diptych.common.files import write_json
 from diptych.common.progress import progress_bar
 from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.images import PixelEncoder
 from diptych.encoders.texts import GRUConfig
-from diptych.evaluation.evaluate import evaluate_matcher
 from diptych.matchers.base import Matcher
 from diptych.matchers.catalog import build_matcher, build_tokenizer
 from diptych.training.average import WeightAverage
@@ -40,7 +39,8 @@ from diptych.training.optimisation import (
     lr_factor,
     set_learning_rate,
 )
-from diptych.training.recipe import Recipe
+from diptych.training.recipe import Recipe, load_run_recipe
+from diptych.training.validation import validate
 
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
@@ -96,7 +96,7 @@ def claim(run: Path, recipe: Recipe) -> None:
     if not path.exists():
         write_json(path, tree)
         return
-    old = read_json(path)
+    old = to_tree(load_run_recipe(run))  # keys that came after it have their defaults
     if old != tree:
         changed = next(iter(_differences(old, tree)), "something")
         raise DiptychError(f"{run}: holds a run of another recipe ({changed} differs); give another --out")
@@ -307,7 +307,7 @@ class Trainer:
             return
         self.fabric.barrier()
         with nullcontext() if self.average is None else self.average.in_place():
-            figures = evaluate_matcher(self.matcher, self.splits.validation).figures
+            figures = validate(self.matcher, self.splits.validations)
         self.figures = figures
         better = figures["rsum"] > self.position.best_rsum
         if better:
