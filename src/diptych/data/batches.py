@@ -23,6 +23,10 @@ class Pixels:
     def __len__(self) -> int:
         return len(self.values)
 
+    def pin_memory(self) -> "Pixels":
+        """The same in memory from which a GPU copies while other work goes on."""
+        return Pixels(self.values.pin_memory())
+
     def to(self, device: torch.device | str) -> "Pixels":
         """The same batch on another device."""
         return Pixels(self.values.to(device, non_blocking=True))
@@ -37,6 +41,10 @@ class LocalFeatures:
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    def pin_memory(self) -> "LocalFeatures":
+        """The same in memory from which a GPU copies while other work goes on."""
+        return LocalFeatures(self.vectors.pin_memory(), self.mask.pin_memory())
 
     def to(self, device: torch.device | str) -> "LocalFeatures":
         """The same batch on another device."""
@@ -63,6 +71,10 @@ class Tokens:
     def lengths(self) -> Tensor:
         """Real tokens of each sentence: (n,)."""
         return self.mask.sum(1)
+
+    def pin_memory(self) -> "Tokens":
+        """The same in memory from which a GPU copies while other work goes on."""
+        return Tokens(self.ids.pin_memory(), self.mask.pin_memory())
 
     def to(self, device: torch.device | str) -> "Tokens":
         """The same batch on another device."""

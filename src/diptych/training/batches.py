@@ -22,6 +22,7 @@ from diptych.encoders.backbones import Preprocess
 from diptych.encoders.preprocess import augment as augment_picture
 from diptych.encoders.size_augmentation import drop_regions, drop_words
 from diptych.matchers.base import open_picture
+from diptych.training.held_pictures import Views, draw_views
 
 Sampling = Literal["captions", "one-caption", "all-captions"]
 Pair = tuple[int, int]  # picture, and which of its captions
@@ -34,14 +35,25 @@ class Batch:
     picture_ids: (n,), positions of the pictures in the collection; owners: (m,), each caption's picture in the batch
     """
 
-    images: ImageBatch
+    images: ImageBatch | Views
     texts: Tokens
     picture_ids: Tensor
     owners: Tensor
 
     def to(self, device: torch.device) -> "Batch":
         """On another device."""
-        return Batch(self.images.to(device), self.texts.to(device), self.picture_ids.to(device), self.owners.to(device))
+        return Batch(
+            self.images.to(device),
+            self.texts.to(device),
+            self.picture_ids.to(device, non_blocking=True),
+            self.owners.to(device, non_blocking=True),
+        )
+
+    def pin_memory(self) -> "Batch":
+        """In memory from which a GPU copies while other work goes on."""
+        return Batch(
+            self.images.pin_memory(), self.texts.pin_memory(), self.picture_ids.pin_memory(), self.owners.pin_memory()
+        )
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,7 @@ class RunDataset(Dataset[Batch]):
         seed: int,
         rank: int = 0,
         world: int = 1,
+        held_side: int | None = None,
     ) -> None:
         self.collection = collection
         self.tokenizer = tokenizer
@@ -107,6 +120,7 @@ class RunDataset(Dataset[Batch]):
         self.seed = seed
         self.rank = rank
         self.world = world
+        self.held_side = held_side  # of pictures that are held elsewhere: batches then only say what to cut
 
     def __getitem__(self, place: tuple[int, int]) -> Batch:
         epoch, step = place
@@ -132,7 +146,9 @@ class RunDataset(Dataset[Batch]):
             ids = [drop_words(s, self.tokenizer, self.augmentation.drop_words, generator) for s in ids]
         return self.tokenizer.pad(ids)
 
-    def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch:
+    def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch | Views:
+        if self.held_side is not None:
+            return draw_views(pictures, self.held_side, generator if self.augmentation.pictures else None)
         items = [self.collection.items[i] for i in pictures]
         if self.preprocess is None:
             return self._regions(pictures, generator)

@@ -31,6 +31,7 @@ from diptych.training.card import model_card
 from diptych.training.checkpoints import Position, cut_metrics, load_checkpoint, save_checkpoint
 from diptych.training.data import Splits, load_splits
 from diptych.training.gather import gather
+from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
 from diptych.training.losses import Loss
 from diptych.training.optimisation import (
     build_optimiser,
@@ -185,15 +186,26 @@ class Trainer:
         self.figures: dict[str, float] = {}
         self.stop_asked = False
         self.writer: Any = None
+        preprocess = (
+            matcher.image_encoder.backbone.preprocess if isinstance(matcher.image_encoder, PixelEncoder) else None
+        )
+        self.held = self.held_validation = None
+        if self.config.hold_pictures is not None:
+            if preprocess is None:
+                raise DiptychError("training.hold_pictures: this matcher takes local features, not pictures")
+            place = (fabric.device, self.config.workers)
+            self.held = HeldPictures.decode(splits.train, preprocess, self.config.hold_pictures, *place)
+            self.held_validation = [decode_pixels(part, preprocess, *place) for part in splits.validations]
         self.dataset = RunDataset(
             splits.train,
             matcher.tokenizer,
-            matcher.image_encoder.backbone.preprocess if isinstance(matcher.image_encoder, PixelEncoder) else None,
+            preprocess,
             Augmentation(self.config.drop_regions, self.config.drop_words, self.config.augment),
             partial(epoch_batches, splits.train, self.config.sampler, self.config.batch_size, self.config.seed),
             self.config.seed,
             fabric.global_rank,
             fabric.world_size,
+            self.config.hold_pictures,
         )
 
     def run_all(self) -> Outcome:
@@ -251,6 +263,9 @@ class Trainer:
         draw = np.random.default_rng([self.config.seed, self.position.total, self.fabric.global_rank])
         torch.manual_seed(int(draw.integers(2**62)))
         batch = batch.to(self.fabric.device)
+        if isinstance(batch.images, Views):
+            assert self.held is not None
+            batch = replace(batch, images=self.held.cut(batch.images))
         self.optimiser.zero_grad(set_to_none=True)
         images, texts = self.module(Box(batch)).content
         # Scores decide which negative is hardest: they are computed in float32 whatever the encoders ran in.
@@ -307,7 +322,7 @@ class Trainer:
             return
         self.fabric.barrier()
         with nullcontext() if self.average is None else self.average.in_place():
-            figures = validate(self.matcher, self.splits.validations)
+            figures = validate(self.matcher, self.splits.validations, self.held_validation)
         self.figures = figures
         better = figures["rsum"] > self.position.best_rsum
         if better:
