@@ -102,7 +102,7 @@ def test_interrupting_saves_a_checkpoint_and_the_next_call_goes_on(
 ) -> None:
     step = loop.Trainer._step
 
-    def interrupted(self: loop.Trainer, *arguments: object) -> float:
+    def interrupted(self: loop.Trainer, *arguments: object) -> torch.Tensor:
         value = step(self, *arguments)  # type: ignore[arg-type]
         if self.position.total == 2:
             os.kill(os.getpid(), signal.SIGINT)

@@ -4,6 +4,7 @@ Everything follows from (seed, epoch, step), never from what ran before, so a re
 would have seen, and several processes share the very batches that one would have had.
 """
 
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -111,6 +112,7 @@ class RunDataset(Dataset[Batch]):
         rank: int = 0,
         world: int = 1,
         held_side: int | None = None,
+        columns: int = 1,
     ) -> None:
         self.collection = collection
         self.tokenizer = tokenizer
@@ -121,6 +123,8 @@ class RunDataset(Dataset[Batch]):
         self.rank = rank
         self.world = world
         self.held_side = held_side  # of pictures that are held elsewhere: batches then only say what to cut
+        self.columns = columns  # what the length of padded sentences is a multiple of
+        self._ids: dict[Pair, array[int]] = {}
 
     def __getitem__(self, place: tuple[int, int]) -> Batch:
         epoch, step = place
@@ -141,10 +145,19 @@ class RunDataset(Dataset[Batch]):
         )
 
     def _texts(self, pairs: list[Pair], generator: torch.Generator) -> Tokens:
-        ids = [self.tokenizer.ids(self.collection.items[i].sentences[c].text) for i, c in pairs]
+        ids = [self._sentence(pair) for pair in pairs]
         if self.augmentation.drop_words > 0:
             ids = [drop_words(s, self.tokenizer, self.augmentation.drop_words, generator) for s in ids]
-        return self.tokenizer.pad(ids)
+        return self.tokenizer.pad(ids).widened(self.columns)
+
+    def _sentence(self, pair: Pair) -> list[int]:
+        """A caption's tokens, found once."""
+        ids = self._ids.get(pair)
+        if ids is None:
+            picture, caption = pair
+            ids = array("i", self.tokenizer.ids(self.collection.items[picture].sentences[caption].text))
+            self._ids[pair] = ids
+        return ids.tolist()
 
     def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch | Views:
         if self.held_side is not None:

@@ -1,11 +1,8 @@
 """The training loop: a recipe in, a run folder out. Killed anywhere, it goes on from its last checkpoint."""
 
-import json
-import math
-import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,10 +25,12 @@ from diptych.matchers.catalog import build_matcher, build_tokenizer
 from diptych.training.average import WeightAverage
 from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches, iterate
 from diptych.training.card import model_card
-from diptych.training.checkpoints import Position, cut_metrics, load_checkpoint, save_checkpoint
+from diptych.training.checkpoints import Position, load_checkpoint, save_checkpoint
+from diptych.training.compiled import columns, compile_backbones, uncompiled
 from diptych.training.data import Splits, load_splits
 from diptych.training.gather import gather
 from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
+from diptych.training.log import Log
 from diptych.training.losses import Loss
 from diptych.training.optimisation import (
     build_optimiser,
@@ -41,8 +40,10 @@ from diptych.training.optimisation import (
     set_learning_rate,
 )
 from diptych.training.recipe import Recipe, load_run_recipe
+from diptych.training.signals import StopRequest
 from diptych.training.validation import validate
 
+READ_STEPS = 16  # losses that are read at once where reading one waits for a GPU
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
 
@@ -182,10 +183,13 @@ class Trainer:
         self.average = None if decay is None else WeightAverage(self.matcher, decay)
         before = load_checkpoint(run, self.matcher, optimiser, self.loss_function, self.average)
         self.position = before or Position()
+        if self.config.compile:
+            compile_backbones(self.matcher)
         self.module, self.optimiser = fabric.setup(Sides(self.matcher), optimiser)
         self.figures: dict[str, float] = {}
-        self.stop_asked = False
-        self.writer: Any = None
+        self.stop = StopRequest()
+        every = READ_STEPS if fabric.device.type == "cuda" else 1
+        self.log = Log(run, fabric.is_global_zero, self.config.tensorboard, self.position.total, every)
         preprocess = (
             matcher.image_encoder.backbone.preprocess if isinstance(matcher.image_encoder, PixelEncoder) else None
         )
@@ -206,26 +210,19 @@ class Trainer:
             fabric.global_rank,
             fabric.world_size,
             self.config.hold_pictures,
+            columns(matcher) if self.config.compile else 1,
         )
 
     def run_all(self) -> Outcome:
         """Train to the end of the recipe, or until asked to stop."""
-        metrics = self.run / "metrics.jsonl"
-        if self.fabric.is_global_zero:
-            cut_metrics(metrics, self.position.total)
-            if self.config.tensorboard:
-                from torch.utils.tensorboard import SummaryWriter
-
-                self.writer = SummaryWriter(str(self.run / "tensorboard"), purge_step=self.position.total)
         batches = iterate(
             self.dataset, self.position.epoch, self.position.step, self.config.epochs, self.config.workers
         )
-        with self._signals():
-            while self.position.epoch < self.config.epochs and not self.stop_asked and not self._out_of_patience():
+        with self.stop.listening():
+            while self.position.epoch < self.config.epochs and not self.stop.asked and not self._out_of_patience():
                 self._epoch(batches)
-        finished = not self.stop_asked
-        if self.writer is not None:
-            self.writer.close()
+        finished = not self.stop.asked
+        self.log.close()
         self.fabric.barrier()
         return Outcome(self.run, self.position, finished, self.figures, self.fabric.is_global_zero)
 
@@ -245,20 +242,20 @@ class Trainer:
                 batch = next(batches)
                 progress = epoch + self.position.step / steps
                 set_learning_rate(self.optimiser, lr_factor(self.config.schedule, progress, self.config.epochs))
-                value = self._step(batch, epoch)
+                loss = self._step(batch, epoch)
                 self.position = replace(self.position, step=self.position.step + 1, total=self.position.total + 1)
-                bar.update(task, advance=1, note=f"loss {value:.4f}")
-                self._log({"loss": value, "lr": self.optimiser.param_groups[0]["lr"], "epoch": epoch})
+                self.log.step(self.position.total, loss, self.optimiser.param_groups[0]["lr"], epoch)
+                bar.update(task, advance=1, note=f"loss {self.log.loss:.4f}")
                 every = self.config.checkpoint_steps
                 due = every is not None and self.position.total % every == 0
                 if self._stopping() or (due and self.position.step < steps):
                     self._save()
-                if self.stop_asked:
+                if self.stop.asked:
                     return
         self._end_of_epoch()
 
-    def _step(self, batch: Batch, epoch: int) -> float:
-        """One optimiser step; returns the loss."""
+    def _step(self, batch: Batch, epoch: int) -> Tensor:
+        """One optimiser step; returns the loss. Nothing in it waits for the device."""
         # Dropout draws from (seed, step, process) alone, so a resumed run draws what an unbroken one would have.
         draw = np.random.default_rng([self.config.seed, self.position.total, self.fabric.global_rank])
         torch.manual_seed(int(draw.integers(2**62)))
@@ -274,11 +271,6 @@ class Trainer:
         loss = self.loss_function(scores, whole.owners, whole.positive, epoch)
         if self.config.terms:
             loss = loss + self._terms(whole.images, whole.texts)
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            last = self.run / "last"
-            good = f"the last good checkpoint is {last.resolve()}" if last.is_dir() else "there is no checkpoint yet"
-            raise DiptychError(f"{self.run}: the loss is {value} at step {self.position.total + 1}; {good}")
         self.fabric.backward(loss)
         self._freeze(epoch)
         if self.config.clip is not None:
@@ -287,7 +279,7 @@ class Trainer:
         self.optimiser.step()
         if self.average is not None:
             self.average.update()
-        return value
+        return loss.detach()
 
     def _scores(self, images: Any, texts: Any) -> Tensor:
         score = self.matcher.logits if self.loss_function.takes_logits else self.matcher.score
@@ -316,24 +308,27 @@ class Trainer:
 
     def _end_of_epoch(self) -> None:
         """Go to the next epoch; evaluate where it is due, and keep the best."""
+        self.log.read()
         done = self.position.epoch + 1
         self.position = replace(self.position, epoch=done, step=0)
         if done % self.config.evaluate_epochs and done < self.config.epochs:
             return
         self.fabric.barrier()
-        with nullcontext() if self.average is None else self.average.in_place():
+        averaged = nullcontext() if self.average is None else self.average.in_place()
+        with averaged, uncompiled(self.config.compile):
             figures = validate(self.matcher, self.splits.validations, self.held_validation)
         self.figures = figures
         better = figures["rsum"] > self.position.best_rsum
         if better:
             self.position = replace(self.position, best_rsum=figures["rsum"], best_epoch=done - 1)
-        self._log({"epoch": done - 1, "validation": figures})
+        self.log.evaluation(self.position.total, done - 1, figures)
         if self.fabric.is_global_zero:
             mark = " (best)" if better else ""
             print(f"epoch {done}/{self.config.epochs}: validation rsum {figures['rsum']:.1f}{mark}", file=sys.stderr)
         self._save(better)
 
     def _save(self, best: bool = False) -> None:
+        self.log.read()
         if self.fabric.is_global_zero:
             card = model_card(self.recipe, self.position, self.figures)
             save_checkpoint(
@@ -348,41 +343,12 @@ class Trainer:
             )
         self.fabric.barrier()
 
-    def _log(self, entry: dict[str, Any]) -> None:
-        if not self.fabric.is_global_zero:
-            return
-        with (self.run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": self.position.total, **entry}) + "\n")
-        if self.writer is not None:
-            flat = {**{k: v for k, v in entry.items() if k != "validation"}, **entry.get("validation", {})}
-            for name, value in flat.items():
-                self.writer.add_scalar(name, value, self.position.total)
-
     def _stopping(self) -> bool:
         """Whether any process was asked to stop."""
         if self.fabric.world_size > 1:
-            asked = self.fabric.all_reduce(torch.tensor(float(self.stop_asked)), reduce_op="sum")
-            self.stop_asked = bool(asked > 0)
-        return self.stop_asked
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the run after the step under way, with a checkpoint; a second Ctrl-C at once."""
-
-        def ask(number: int, frame: Any) -> None:
-            if self.stop_asked:
-                raise KeyboardInterrupt
-            self.stop_asked = True
-
-        try:
-            before = [(s, signal.signal(s, ask)) for s in (signal.SIGINT, signal.SIGTERM)]
-        except ValueError:  # not in the main thread: signals are not ours to take
-            before = []
-        try:
-            yield
-        finally:
-            for number, handler in before:
-                signal.signal(number, handler)
+            asked = self.fabric.all_reduce(torch.tensor(float(self.stop.asked)), reduce_op="sum")
+            self.stop.asked = bool(asked > 0)
+        return self.stop.asked
 
 
 def outcome_tree(outcome: Outcome) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class TrainingConfig:
     drop_regions, drop_words: VSE∞'s size augmentation; augment: random crops and flips of pictures
     hold_pictures: side of the squares that pictures are kept at on the training device, each decoded only once
     average: decay of a running average of the weights, which is what is evaluated and kept as the model
+    compile: run the backbones as compiled kernels in training: fewer and larger, after a minute of compiling
     score_rows: pictures scored at a time, recomputed in the backward pass, to bound memory; all at once by default
     patience: epochs without a better validation RSUM before stopping
     evaluate_epochs: epochs between evaluations on the validation split; the last epoch always has one
@@ -46,6 +47,7 @@ class TrainingConfig:
     augment: bool = False
     hold_pictures: int | None = None
     average: float | None = None
+    compile: bool = False
     score_rows: int | None = None
     precision: Literal["float32", "bf16", "fp16"] = "float32"
     workers: int = 0
