@@ -54,3 +54,13 @@ def test_batches_move() -> None:
     for tensor in (features.vectors, features.mask, tokens.ids, tokens.mask, pixels.values):
         assert tensor.device.type == "meta"
     assert len(features) == len(tokens) == len(pixels) == 2
+
+
+def test_widened_sentences_have_pads_up_to_a_multiple() -> None:
+    batch = pad_tokens([[1, 2, 3], [4]])
+    wide = batch.widened(8)
+    assert wide.ids.shape == wide.mask.shape == (2, 8)
+    assert torch.equal(wide.ids[:, :3], batch.ids)
+    assert wide.lengths.tolist() == [3, 1]
+    assert wide.widened(8) is wide
+    assert batch.widened(1) is batch

@@ -153,6 +153,18 @@ def test_coefficients_sum_to_one_and_are_zero_behind_the_end(config: GPOConfig) 
     assert theta[2, 2:].abs().sum() == 0
 
 
+@pytest.mark.parametrize("config", [GPOConfig(), GPOConfig(sequence="transformer"), GPOConfig(per_dimension=True)])
+def test_the_coefficients_of_every_size_at_once_are_those_of_each(config: GPOConfig) -> None:
+    torch.manual_seed(1)
+    gpo = GPO(config, 5)
+    found = gpo.every_size(7)
+    assert found.shape == (7, 7, 5 if config.per_dimension else 1)
+    for size in range(1, 8):
+        alone = gpo.coefficients(torch.tensor([size]))[0]
+        torch.testing.assert_close(found[size - 1, :size], alone)
+        assert found[size - 1, size:].eq(0).all()
+
+
 def test_each_size_is_generated_once_however_many_sets_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     gpo = GPO(GPOConfig(), DIM)
     asked = []

@@ -105,7 +105,7 @@ def test_interrupting_saves_a_checkpoint_and_the_next_call_goes_on(
 ) -> None:
     step = loop.Trainer._step
 
-    def interrupted(self: loop.Trainer, *arguments: object) -> float:
+    def interrupted(self: loop.Trainer, *arguments: object) -> torch.Tensor:
         value = step(self, *arguments)  # type: ignore[arg-type]
         if self.position.total == 2:
             os.kill(os.getpid(), signal.SIGINT)
@@ -170,3 +170,30 @@ def test_scoring_in_rows_gives_the_same_run(tmp_path: Path) -> None:
 def test_tensorboard_when_asked(tmp_path: Path) -> None:
     go(toy.recipe(epochs=1, tensorboard=True), tmp_path / "run")
     assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
+
+
+def test_of_several_sets_the_mean_chooses_and_each_is_told(tmp_path: Path) -> None:
+    whole = toy.collection()
+    sets = (
+        replace(whole, name="one", items=whole.items[:9]),
+        replace(whole, name="two", items=whole.items[9:]),
+    )
+    outcome = train(toy.recipe(), tmp_path / "run", Device("cpu"), replace(toy.splits(), sets=sets))
+    told = [entry["validation"] for entry in metrics(tmp_path / "run") if "validation" in entry]
+    assert len(told) == 2
+    for figures in told:
+        assert isinstance(figures, dict)
+        assert figures["rsum"] == pytest.approx((figures["one/rsum"] + figures["two/rsum"]) / 2)
+    assert outcome.position.best_rsum == max(figures["rsum"] for figures in told)  # type: ignore[index]
+    card = (tmp_path / "run" / "last" / "README.md").read_text()
+    assert "\n| one | " in card
+    assert "\n| mean | " in card
+
+
+def test_a_run_from_before_a_key_was_added_goes_on(tmp_path: Path) -> None:
+    go(toy.recipe(epochs=1), tmp_path / "run")
+    path = tmp_path / "run" / "recipe.json"
+    tree = json.loads(path.read_text())
+    del tree["training"]["tensorboard"]
+    path.write_text(json.dumps(tree))
+    assert go(toy.recipe(epochs=1), tmp_path / "run").finished

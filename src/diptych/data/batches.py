@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
@@ -23,6 +24,10 @@ class Pixels:
     def __len__(self) -> int:
         return len(self.values)
 
+    def pin_memory(self) -> "Pixels":
+        """The same in memory from which a GPU copies while other work goes on."""
+        return Pixels(self.values.pin_memory())
+
     def to(self, device: torch.device | str) -> "Pixels":
         """The same batch on another device."""
         return Pixels(self.values.to(device, non_blocking=True))
@@ -37,6 +42,10 @@ class LocalFeatures:
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    def pin_memory(self) -> "LocalFeatures":
+        """The same in memory from which a GPU copies while other work goes on."""
+        return LocalFeatures(self.vectors.pin_memory(), self.mask.pin_memory())
 
     def to(self, device: torch.device | str) -> "LocalFeatures":
         """The same batch on another device."""
@@ -63,6 +72,15 @@ class Tokens:
     def lengths(self) -> Tensor:
         """Real tokens of each sentence: (n,)."""
         return self.mask.sum(1)
+
+    def widened(self, multiple: int) -> "Tokens":
+        """With so many more pads that the longest sentence is a multiple."""
+        missing = -self.ids.shape[1] % multiple
+        return Tokens(F.pad(self.ids, (0, missing)), F.pad(self.mask, (0, missing))) if missing else self
+
+    def pin_memory(self) -> "Tokens":
+        """The same in memory from which a GPU copies while other work goes on."""
+        return Tokens(self.ids.pin_memory(), self.mask.pin_memory())
 
     def to(self, device: torch.device | str) -> "Tokens":
         """The same batch on another device."""
@@ -92,9 +110,9 @@ def pad_regions(items: Sequence[Regions | np.ndarray]) -> LocalFeatures:
 def pad_tokens(sentences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:
     """Stack token ids, padding to the longest sentence."""
     longest = max((len(s) for s in sentences), default=1)
-    ids = torch.full((len(sentences), longest), pad, dtype=torch.long)
-    mask = torch.zeros(len(sentences), longest, dtype=torch.bool)
+    ids = np.full((len(sentences), longest), pad, dtype=np.int64)
+    mask = np.zeros((len(sentences), longest), dtype=bool)
     for i, s in enumerate(sentences):
-        ids[i, : len(s)] = torch.tensor(s, dtype=torch.long)
+        ids[i, : len(s)] = s
         mask[i, : len(s)] = True
-    return Tokens(ids, mask)
+    return Tokens(torch.from_numpy(ids), torch.from_numpy(mask))

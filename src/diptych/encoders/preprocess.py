@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -59,11 +60,20 @@ def normalise(
 def normalise_tensor(values: Tensor, mean: Channels, std: Channels) -> Tensor:
     """uint8 (n, height, width, 3) to (n, 3, height, width) float32 in channels-last order, on the same device."""
     n, height, width, _ = values.shape
-    # The channels' statistics repeated along a whole row, so that the arithmetic runs over long stretches of memory.
-    scale = 1 / (255 * torch.tensor(std, device=values.device)).repeat(width)
-    shift = (-torch.tensor(mean, device=values.device) / torch.tensor(std, device=values.device)).repeat(width)
+    scale, shift = _statistics(mean, std, width, values.device)
     rows = values.reshape(n, height, width * 3).to(torch.float32).mul_(scale).add_(shift)
     return rows.view(n, height, width, 3).permute(0, 3, 1, 2)
+
+
+@lru_cache(maxsize=64)
+def _statistics(mean: Channels, std: Channels, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The channels' statistics repeated along a whole row, so that the arithmetic runs over long stretches of memory.
+
+    They are kept, since a GPU would be waited for while they are copied to it.
+    """
+    with torch.inference_mode(False):
+        means, stds = torch.tensor(mean, device=device), torch.tensor(std, device=device)
+        return 1 / (255 * stds).repeat(width), (-means / stds).repeat(width)
 
 
 def augment(image: Image.Image, generator: torch.Generator) -> Image.Image:
@@ -71,12 +81,16 @@ def augment(image: Image.Image, generator: torch.Generator) -> Image.Image:
 
     The caller resizes it to the square afterwards, as it does with a whole picture when testing.
     """
-    ratio, left, top, mirror = torch.rand(4, generator=generator).tolist()
-    ratio = 0.6 + 0.4 * ratio
-    width, height = (max(1, round(ratio * side)) for side in image.size)
-    x, y = int(left * (image.width - width + 1)), int(top * (image.height - height + 1))
+    (x, y, width, height), mirrored = view_box(torch.rand(4, generator=generator).tolist(), image.size)
     view = image.crop((x, y, x + width, y + height))
-    return ImageOps.mirror(view) if mirror < 0.5 else view
+    return ImageOps.mirror(view) if mirrored else view
+
+
+def view_box(draws: Sequence[float], size: tuple[int, int]) -> tuple[tuple[int, int, int, int], bool]:
+    """Four draws from U(0, 1) to a view of a picture: left, top, width and height of its crop; is it mirrored?"""
+    ratio, left, top, mirror = draws
+    width, height = (max(1, round((0.6 + 0.4 * ratio) * side)) for side in size)
+    return (int(left * (size[0] - width + 1)), int(top * (size[1] - height + 1)), width, height), mirror < 0.5
 
 
 def read_picture(item: Item, side: int) -> tuple[Image.Image, tuple[int, int]]:

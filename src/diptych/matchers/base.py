@@ -24,7 +24,7 @@ from diptych.data.batches import ImageBatch, LocalFeatures, Pixels, Tokens, pad_
 from diptych.data.collection import Open, Regions
 from diptych.data.pictures import decode, to_rgb, upright
 from diptych.data.tokens import Tokenizer, encode
-from diptych.encoders.backbones import Extractor
+from diptych.encoders.backbones import Extractor, Preprocess
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.extract import load_extractor
 from diptych.encoders.gpo import GPO
@@ -199,6 +199,11 @@ class Matcher(nn.Module, ABC):
     def feature_source(self) -> FeatureConfig | None:
         """What its local features are, and what computes them where that is known; None where it takes pixels."""
         return self.image_encoder.config if isinstance(self.image_encoder, FeatureEncoder) else None
+
+    @property
+    def preprocess(self) -> Preprocess | None:
+        """How a picture becomes the pixels that it takes; None where it takes features."""
+        return None if isinstance(self.image_encoder, FeatureEncoder) else self.image_encoder.backbone.preprocess
 
     @property
     def takes_pictures(self) -> bool:

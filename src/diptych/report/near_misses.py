@@ -51,8 +51,8 @@ def drawn_seed(data: DataConfig) -> int | None:
     """The seed of the drawn scenes that a run was trained on; none where it was trained on something else."""
     if isinstance(data, ScenesConfig):
         return data.seed
-    settings = Path(data.path) / SETTINGS
-    if not settings.is_file():
+    settings = Path(data.paths[0]) / SETTINGS
+    if len(data.paths) > 1 or not settings.is_file():
         return None
     seed = read_json(settings).get("seed")
     return seed if isinstance(seed, int) else None

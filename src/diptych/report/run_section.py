@@ -94,7 +94,7 @@ def _data(recipe: Recipe) -> str:
             f"drawn scenes of seed {data.seed}: {data.train:,} to train, {data.validation:,} to validate, "
             f"{data.test:,} to test; regions: {data.regions}"
         )
-    return f"{data.path}, splits {', '.join(data.train)} / {data.validation} / {data.test}"
+    return f"{' and '.join(data.paths)}, splits {', '.join(data.train)} / {data.validation} / {data.test}"
 
 
 def _options(tree: Mapping[str, object]) -> str:

@@ -17,27 +17,27 @@ class WeightAverage:
         self.module = module
         self.decay = decay
         self.steps = 0
-        self.state = {name: tensor.detach().clone() for name, tensor in self._floats()}
+        self._live = self._floats()
+        self.state = {name: tensor.detach().clone() for name, tensor in self._live.items()}
 
-    def _floats(self) -> Iterator[tuple[str, Tensor]]:
-        trained = {name for name, parameter in self.module.named_parameters() if parameter.requires_grad}
-        buffers = {name for name, _ in self.module.named_buffers()}
-        for name, tensor in self.module.state_dict().items():
-            if tensor.is_floating_point() and (name in trained or name in buffers):
-                yield name, tensor
+    def _floats(self) -> dict[str, Tensor]:
+        """The module's own tensors, which training changes in place: found once, since a step is short."""
+        live = {name: parameter for name, parameter in self.module.named_parameters() if parameter.requires_grad}
+        buffers = dict(self.module.named_buffers())
+        saved = self.module.state_dict()
+        return {name: t for name, t in {**live, **buffers}.items() if name in saved and t.is_floating_point()}
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the weights after one more step."""
         self.steps += 1
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
-        names, current = zip(*self._floats(), strict=True)
-        torch._foreach_lerp_([self.state[name] for name in names], list(current), 1 - decay)
+        torch._foreach_lerp_([self.state[name] for name in self._live], list(self._live.values()), 1 - decay)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """The module with the averaged weights; the raw ones come back afterwards."""
-        raw = {name: tensor.detach().clone() for name, tensor in self._floats()}
+        raw = {name: tensor.detach().clone() for name, tensor in self._live.items()}
         self._fill(self.state)
         try:
             yield
@@ -46,15 +46,15 @@ class WeightAverage:
 
     @torch.no_grad()
     def _fill(self, state: dict[str, Tensor]) -> None:
-        for name, tensor in self._floats():
+        for name, tensor in self._live.items():
             tensor.copy_(state[name])
 
     def raw(self) -> dict[str, Tensor]:
         """The weights that training goes on from, for a checkpoint whose model holds the average."""
-        return {name: tensor.detach().cpu().clone() for name, tensor in self._floats()}
+        return {name: tensor.detach().cpu().clone() for name, tensor in self._live.items()}
 
     def restore(self, raw: dict[str, Tensor], steps: int) -> None:
         """Go on from a checkpoint: the module holds the average, `raw` what it was averaged from."""
-        self.state = {name: tensor.detach().clone() for name, tensor in self._floats()}
+        self.state = {name: tensor.detach().clone() for name, tensor in self._live.items()}
         self.steps = steps
         self._fill(raw)

@@ -4,6 +4,7 @@ Everything follows from (seed, epoch, step), never from what ran before, so a re
 would have seen, and several processes share the very batches that one would have had.
 """
 
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,7 @@ from diptych.encoders.backbones import Preprocess
 from diptych.encoders.preprocess import augment as augment_picture
 from diptych.encoders.size_augmentation import drop_regions, drop_words
 from diptych.matchers.base import open_picture
+from diptych.training.held_pictures import Views, draw_views
 
 Sampling = Literal["captions", "one-caption", "all-captions"]
 Pair = tuple[int, int]  # picture, and which of its captions
@@ -34,14 +36,25 @@ class Batch:
     picture_ids: (n,), positions of the pictures in the collection; owners: (m,), each caption's picture in the batch
     """
 
-    images: ImageBatch
+    images: ImageBatch | Views
     texts: Tokens
     picture_ids: Tensor
     owners: Tensor
 
     def to(self, device: torch.device) -> "Batch":
         """On another device."""
-        return Batch(self.images.to(device), self.texts.to(device), self.picture_ids.to(device), self.owners.to(device))
+        return Batch(
+            self.images.to(device),
+            self.texts.to(device),
+            self.picture_ids.to(device, non_blocking=True),
+            self.owners.to(device, non_blocking=True),
+        )
+
+    def pin_memory(self) -> "Batch":
+        """In memory from which a GPU copies while other work goes on."""
+        return Batch(
+            self.images.pin_memory(), self.texts.pin_memory(), self.picture_ids.pin_memory(), self.owners.pin_memory()
+        )
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,8 @@ class RunDataset(Dataset[Batch]):
         seed: int,
         rank: int = 0,
         world: int = 1,
+        held_side: int | None = None,
+        columns: int = 1,
     ) -> None:
         self.collection = collection
         self.tokenizer = tokenizer
@@ -107,6 +122,9 @@ class RunDataset(Dataset[Batch]):
         self.seed = seed
         self.rank = rank
         self.world = world
+        self.held_side = held_side  # of pictures that are held elsewhere: batches then only say what to cut
+        self.columns = columns  # what the length of padded sentences is a multiple of
+        self._ids: dict[Pair, array[int]] = {}
 
     def __getitem__(self, place: tuple[int, int]) -> Batch:
         epoch, step = place
@@ -127,12 +145,23 @@ class RunDataset(Dataset[Batch]):
         )
 
     def _texts(self, pairs: list[Pair], generator: torch.Generator) -> Tokens:
-        ids = [self.tokenizer.ids(self.collection.items[i].sentences[c].text) for i, c in pairs]
+        ids = [self._sentence(pair) for pair in pairs]
         if self.augmentation.drop_words > 0:
             ids = [drop_words(s, self.tokenizer, self.augmentation.drop_words, generator) for s in ids]
-        return self.tokenizer.pad(ids)
+        return self.tokenizer.pad(ids).widened(self.columns)
 
-    def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch:
+    def _sentence(self, pair: Pair) -> list[int]:
+        """A caption's tokens, found once."""
+        ids = self._ids.get(pair)
+        if ids is None:
+            picture, caption = pair
+            ids = array("i", self.tokenizer.ids(self.collection.items[picture].sentences[caption].text))
+            self._ids[pair] = ids
+        return ids.tolist()
+
+    def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch | Views:
+        if self.held_side is not None:
+            return draw_views(pictures, self.held_side, generator if self.augmentation.pictures else None)
         items = [self.collection.items[i] for i in pictures]
         if self.preprocess is None:
             return self._regions(pictures, generator)

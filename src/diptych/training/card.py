@@ -32,7 +32,23 @@ def model_card(recipe: Recipe, position: Position, figures: dict[str, float]) ->
         "```",
     ]
     if figures:
-        lines += ["", "## Validation", "", "| " + " | ".join(KEYS) + " |", "|" + "---|" * len(KEYS)]
-        lines.append("| " + " | ".join(f"{figures[key]:.1f}" for key in KEYS) + " |")
+        lines += ["", "## Validation", "", *_table(figures)]
     lines += ["", "## Recipe", "", "```json", json.dumps(to_tree(recipe), indent=2, ensure_ascii=False), "```", ""]
     return "\n".join(lines)
+
+
+def _table(figures: dict[str, float]) -> list[str]:
+    """One line of recalls; of several sets a line each, and their mean."""
+    sets = [key.removesuffix("/rsum") for key in figures if key.endswith("/rsum")]
+    if not sets:
+        return [_line(KEYS), "|" + "---|" * len(KEYS), _line(_cells(figures))]
+    named = [_line([name, *_cells(figures, f"{name}/")]) for name in sets]
+    return [_line(["set", *KEYS]), "|" + "---|" * (1 + len(KEYS)), *named, _line(["mean", *_cells(figures)])]
+
+
+def _cells(figures: dict[str, float], prefix: str = "") -> list[str]:
+    return [f"{figures[prefix + key]:.1f}" for key in KEYS]
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

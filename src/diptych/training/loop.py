@@ -1,11 +1,8 @@
 """The training loop: a recipe in, a run folder out. Killed anywhere, it goes on from its last checkpoint."""
 
-import json
-import math
-import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,22 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from diptych.common.config import read_json, to_tree
+from diptych.common.config import to_tree
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
 from diptych.common.progress import progress_bar
 from diptych.data.vocabulary import Vocabulary
-from diptych.encoders.images import PixelEncoder
 from diptych.encoders.texts import GRUConfig
-from diptych.evaluation.evaluate import evaluate_matcher
 from diptych.matchers.base import Matcher
 from diptych.matchers.catalog import build_matcher, build_tokenizer
 from diptych.training.average import WeightAverage
 from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches, iterate
 from diptych.training.card import model_card
-from diptych.training.checkpoints import Position, cut_metrics, load_checkpoint, save_checkpoint
+from diptych.training.checkpoints import Position, load_checkpoint, save_checkpoint
+from diptych.training.compiled import columns, compile_backbones, uncompiled
 from diptych.training.data import Splits, load_splits
 from diptych.training.gather import gather
+from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
+from diptych.training.log import Log
 from diptych.training.losses.base import Loss
 from diptych.training.losses.catalog import build_loss
 from diptych.training.optimisation import (
@@ -41,9 +39,12 @@ from diptych.training.optimisation import (
     lr_factor,
     set_learning_rate,
 )
-from diptych.training.recipe import Recipe
+from diptych.training.recipe import Recipe, load_run_recipe
+from diptych.training.signals import StopRequest
 from diptych.training.terms.catalog import weighted_terms
+from diptych.training.validation import validate
 
+READ_STEPS = 16  # losses that are read at once where reading one waits for a GPU
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
 
@@ -98,7 +99,7 @@ def claim(run: Path, recipe: Recipe) -> None:
     if not path.exists():
         write_json(path, tree)
         return
-    old = read_json(path)
+    old = to_tree(load_run_recipe(run))  # keys that came after it have their defaults
     if old != tree:
         changed = next(iter(_differences(old, tree)), "something")
         raise DiptychError(f"{run}: holds a run of another recipe ({changed} differs); give another --out")
@@ -150,7 +151,7 @@ class Box:
         self.content = content
 
 
-class Sides(nn.Module):
+class BothSides(nn.Module):
     """Both encoders in one forward pass, which is what several processes synchronise on."""
 
     def __init__(self, matcher: Matcher) -> None:
@@ -173,7 +174,7 @@ class Trainer:
         if fabric.world_size > 1 and fabric.device.type == "cuda":
             matcher = nn.SyncBatchNorm.convert_sync_batchnorm(matcher)
         self.matcher = matcher.to(fabric.device)
-        if fabric.device.type == "cuda" and isinstance(matcher.image_encoder, PixelEncoder):
+        if fabric.device.type == "cuda" and not matcher.takes_features:
             # Twice as fast for convolutions.
             matcher.image_encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss_function = loss_function.to(fabric.device)
@@ -183,39 +184,44 @@ class Trainer:
         self.average = None if decay is None else WeightAverage(self.matcher, decay)
         before = load_checkpoint(run, self.matcher, optimiser, self.loss_function, self.average)
         self.position = before or Position()
-        self.module, self.optimiser = fabric.setup(Sides(self.matcher), optimiser)
+        if self.config.compile:
+            compile_backbones(self.matcher)
+        self.module, self.optimiser = fabric.setup(BothSides(self.matcher), optimiser)
         self.figures: dict[str, float] = {}
-        self.stop_asked = False
-        self.writer: Any = None
+        self.stop = StopRequest()
+        every = READ_STEPS if fabric.device.type == "cuda" else 1
+        self.log = Log(run, fabric.is_global_zero, self.config.tensorboard, self.position.total, every)
+        preprocess = matcher.preprocess
+        self.held = self.held_validation = None
+        if self.config.hold_pictures is not None:
+            if preprocess is None:
+                raise DiptychError("training.hold_pictures: this matcher takes local features, not pictures")
+            place = (fabric.device, self.config.workers)
+            self.held = HeldPictures.decode(splits.train, preprocess, self.config.hold_pictures, *place)
+            self.held_validation = [decode_pixels(part, preprocess, *place) for part in splits.validations]
         self.dataset = RunDataset(
             splits.train,
             matcher.tokenizer,
-            matcher.image_encoder.backbone.preprocess if isinstance(matcher.image_encoder, PixelEncoder) else None,
+            preprocess,
             Augmentation(self.config.drop_regions, self.config.drop_words, self.config.augment),
             partial(epoch_batches, splits.train, self.config.sampler, self.config.batch_size, self.config.seed),
             self.config.seed,
             fabric.global_rank,
             fabric.world_size,
+            self.config.hold_pictures,
+            columns(matcher) if self.config.compile else 1,
         )
 
     def run_all(self) -> Outcome:
         """Train to the end of the recipe, or until asked to stop."""
-        metrics = self.run / "metrics.jsonl"
-        if self.fabric.is_global_zero:
-            cut_metrics(metrics, self.position.total)
-            if self.config.tensorboard:
-                from torch.utils.tensorboard import SummaryWriter
-
-                self.writer = SummaryWriter(str(self.run / "tensorboard"), purge_step=self.position.total)
         batches = iterate(
             self.dataset, self.position.epoch, self.position.step, self.config.epochs, self.config.workers
         )
-        with self._signals():
-            while self.position.epoch < self.config.epochs and not self.stop_asked and not self._out_of_patience():
+        with self.stop.listening():
+            while self.position.epoch < self.config.epochs and not self.stop.asked and not self._out_of_patience():
                 self._epoch(batches)
-        finished = not self.stop_asked
-        if self.writer is not None:
-            self.writer.close()
+        finished = not self.stop.asked
+        self.log.close()
         self.fabric.barrier()
         return Outcome(self.run, self.position, finished, self.figures, self.fabric.is_global_zero)
 
@@ -235,24 +241,27 @@ class Trainer:
                 batch = next(batches)
                 progress = epoch + self.position.step / steps
                 set_learning_rate(self.optimiser, lr_factor(self.config.schedule, progress, self.config.epochs))
-                value = self._step(batch, epoch)
+                loss = self._step(batch, epoch)
                 self.position = replace(self.position, step=self.position.step + 1, total=self.position.total + 1)
-                bar.update(task, advance=1, note=f"loss {value:.4f}")
-                self._log({"loss": value, "lr": self.optimiser.param_groups[0]["lr"], "epoch": epoch})
+                self.log.step(self.position.total, loss, self.optimiser.param_groups[0]["lr"], epoch)
+                bar.update(task, advance=1, note=f"loss {self.log.loss:.4f}")
                 every = self.config.checkpoint_steps
                 due = every is not None and self.position.total % every == 0
                 if self._stopping() or (due and self.position.step < steps):
                     self._save()
-                if self.stop_asked:
+                if self.stop.asked:
                     return
         self._end_of_epoch()
 
-    def _step(self, batch: Batch, epoch: int) -> float:
-        """One optimiser step; returns the loss."""
+    def _step(self, batch: Batch, epoch: int) -> Tensor:
+        """One optimiser step; returns the loss. Nothing in it waits for the device."""
         # Dropout draws from (seed, step, process) alone, so a resumed run draws what an unbroken one would have.
         draw = np.random.default_rng([self.config.seed, self.position.total, self.fabric.global_rank])
         torch.manual_seed(int(draw.integers(2**62)))
         batch = batch.to(self.fabric.device)
+        if isinstance(batch.images, Views):
+            assert self.held is not None
+            batch = replace(batch, images=self.held.cut(batch.images))
         self.optimiser.zero_grad(set_to_none=True)
         images, texts = self.module(Box(batch)).content
         # Scores decide which negative is hardest: they are computed in float32 whatever the encoders ran in.
@@ -261,11 +270,6 @@ class Trainer:
         loss = self.loss_function(scores, whole.owners, whole.positive, epoch)
         if self.config.terms:
             loss = loss + weighted_terms(self.config.terms, whole.images, whole.texts, self.recipe.model.kind)
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            last = self.run / "last"
-            good = f"the last good checkpoint is {last.resolve()}" if last.is_dir() else "there is no checkpoint yet"
-            raise DiptychError(f"{self.run}: the loss is {value} at step {self.position.total + 1}; {good}")
         self.fabric.backward(loss)
         self._freeze(epoch)
         if self.config.clip is not None:
@@ -274,7 +278,7 @@ class Trainer:
         self.optimiser.step()
         if self.average is not None:
             self.average.update()
-        return value
+        return loss.detach()
 
     def _scores(self, images: Any, texts: Any) -> Tensor:
         score = self.matcher.logits if self.loss_function.takes_logits else self.matcher.score
@@ -296,24 +300,27 @@ class Trainer:
 
     def _end_of_epoch(self) -> None:
         """Go to the next epoch; evaluate where it is due, and keep the best."""
+        self.log.read()
         done = self.position.epoch + 1
         self.position = replace(self.position, epoch=done, step=0)
         if done % self.config.evaluate_epochs and done < self.config.epochs:
             return
         self.fabric.barrier()
-        with nullcontext() if self.average is None else self.average.in_place():
-            figures = evaluate_matcher(self.matcher, self.splits.validation).figures
+        averaged = nullcontext() if self.average is None else self.average.in_place()
+        with averaged, uncompiled(self.config.compile):
+            figures = validate(self.matcher, self.splits.validations, self.held_validation)
         self.figures = figures
         better = figures["rsum"] > self.position.best_rsum
         if better:
             self.position = replace(self.position, best_rsum=figures["rsum"], best_epoch=done - 1)
-        self._log({"epoch": done - 1, "validation": figures})
+        self.log.evaluation(self.position.total, done - 1, figures)
         if self.fabric.is_global_zero:
             mark = " (best)" if better else ""
             print(f"epoch {done}/{self.config.epochs}: validation rsum {figures['rsum']:.1f}{mark}", file=sys.stderr)
         self._save(better)
 
     def _save(self, best: bool = False) -> None:
+        self.log.read()
         if self.fabric.is_global_zero:
             card = model_card(self.recipe, self.position, self.figures)
             save_checkpoint(
@@ -328,41 +335,12 @@ class Trainer:
             )
         self.fabric.barrier()
 
-    def _log(self, entry: dict[str, Any]) -> None:
-        if not self.fabric.is_global_zero:
-            return
-        with (self.run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": self.position.total, **entry}) + "\n")
-        if self.writer is not None:
-            flat = {**{k: v for k, v in entry.items() if k != "validation"}, **entry.get("validation", {})}
-            for name, value in flat.items():
-                self.writer.add_scalar(name, value, self.position.total)
-
     def _stopping(self) -> bool:
         """Whether any process was asked to stop."""
         if self.fabric.world_size > 1:
-            asked = self.fabric.all_reduce(torch.tensor(float(self.stop_asked)), reduce_op="sum")
-            self.stop_asked = bool(asked > 0)
-        return self.stop_asked
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the run after the step under way, with a checkpoint; a second Ctrl-C at once."""
-
-        def ask(number: int, frame: Any) -> None:
-            if self.stop_asked:
-                raise KeyboardInterrupt
-            self.stop_asked = True
-
-        try:
-            before = [(s, signal.signal(s, ask)) for s in (signal.SIGINT, signal.SIGTERM)]
-        except ValueError:  # not in the main thread: signals are not ours to take
-            before = []
-        try:
-            yield
-        finally:
-            for number, handler in before:
-                signal.signal(number, handler)
+            asked = self.fabric.all_reduce(torch.tensor(float(self.stop.asked)), reduce_op="sum")
+            self.stop.asked = bool(asked > 0)
+        return self.stop.asked
 
 
 def outcome_tree(outcome: Outcome) -> dict[str, Any]:

@@ -80,11 +80,14 @@ def build_optimiser(
         for multiplier, parameters in groups.items()
         if parameters
     ]
+    # On a GPU the whole step is one kernel a group instead of several.
+    fused = True if all(p.is_cuda for part in parts for p in part["params"]) else None
+    common: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay, "fused": fused}
     if config.kind == "sgd":
-        return torch.optim.SGD(parts, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+        return torch.optim.SGD(parts, momentum=config.momentum, **common)
     if config.kind == "adam":
-        return torch.optim.Adam(parts, lr=config.lr, weight_decay=config.weight_decay)
-    return torch.optim.AdamW(parts, lr=config.lr, weight_decay=config.weight_decay)
+        return torch.optim.Adam(parts, **common)
+    return torch.optim.AdamW(parts, **common)
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, factor: float) -> None:

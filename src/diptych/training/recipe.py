@@ -24,7 +24,9 @@ class TrainingConfig:
     frozen_epochs: parameter prefixes that are not trained in the first so many epochs
     terms: weights of extra terms beside the loss
     drop_regions, drop_words: VSE∞'s size augmentation; augment: random crops and flips of pictures
+    hold_pictures: side of the squares that pictures are kept at on the training device, each decoded only once
     average: decay of a running average of the weights, which is what is evaluated and kept as the model
+    compile: run the backbones as compiled kernels in training: fewer and larger, after a minute of compiling
     score_rows: pictures scored at a time, recomputed in the backward pass, to bound memory; all at once by default
     patience: epochs without a better validation RSUM before stopping
     evaluate_epochs: epochs between evaluations on the validation split; the last epoch always has one
@@ -44,7 +46,9 @@ class TrainingConfig:
     drop_regions: float = 0.0
     drop_words: float = 0.0
     augment: bool = False
+    hold_pictures: int | None = None
     average: float | None = None
+    compile: bool = False
     score_rows: int | None = None
     precision: Literal["float32", "bf16", "fp16"] = "float32"
     workers: int = 0

@@ -1,0 +1,38 @@
+"""How good a matcher is by now: the figures of each validation set, and their means."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from diptych.data.batches import Pixels
+from diptych.data.collection import Collection
+from diptych.data.join import distinct_names
+from diptych.evaluation.evaluate import evaluate_kept, evaluate_matcher
+from diptych.matchers.base import Matcher
+
+
+def validate(matcher: Matcher, sets: Sequence[Collection], pixels: Sequence[Tensor] | None = None) -> dict[str, float]:
+    """The figures of one set; of several, each set's with its name in front, and their means without.
+
+    pixels: the sets' decoded pictures (n, size, size, 3) where they are held
+    """
+    if pixels is None:
+        found = [evaluate_matcher(matcher, part).figures for part in sets]
+    else:
+        found = [_of_pixels(matcher, part, held) for part, held in zip(sets, pixels, strict=True)]
+    if len(found) == 1:
+        return found[0]
+    means = {key: sum(figures[key] for figures in found) / len(found) for key in found[0]}
+    named = {
+        f"{name}/{key}": value
+        for name, figures in zip(distinct_names(sets), found, strict=True)
+        for key, value in figures.items()
+    }
+    return means | named
+
+
+def _of_pixels(matcher: Matcher, collection: Collection, pixels: Tensor) -> dict[str, float]:
+    texts, owners = collection.captions()
+    images = matcher.encode_images(Pixels(pixels), batch_size=256).to("cpu")
+    sentences = matcher.encode_texts(texts, batch_size=1024).to("cpu")
+    return evaluate_kept(matcher, images, sentences, owners).figures
