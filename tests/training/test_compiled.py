@@ -13,7 +13,7 @@ from diptych.matchers.vse import VSEConfig
 from diptych.training import loop
 from diptych.training.compiled import columns, compile_backbones
 from diptych.training.loop import Device, train
-from diptych.training.losses import InfoNCEConfig
+from diptych.training.losses.info_nce import InfoNCEConfig
 from diptych.training.recipe import Recipe
 from tests.training import pixel_toy, toy
 from tests.training.test_loop import metrics
