@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from diptych.data.check import Checked, spread
-from diptych.data.collection import Collection, Problem
+from diptych.data.collection import Collection, DataProblem
 from diptych.data.vocabulary import split_words
 
 
@@ -76,7 +76,7 @@ class Summary:
     picture_files: PictureSummary
     restval: int
     examples: list[Example]
-    problems: list[Problem]
+    problems: list[DataProblem]
 
     def as_json(self) -> dict[str, Any]:
         """Plain dictionaries and lists, ready for JSON."""

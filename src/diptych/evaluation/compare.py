@@ -38,7 +38,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Figures of several runs under one protocol; the first is what the others are compared with.
 
     figures: by figure, then by run; differences: by figure, then by run but for the first
@@ -64,7 +64,7 @@ def compare(
     permutations: int = 10_000,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Comparison:
+) -> RunComparison:
     """Compare runs by name, each with its evaluation on the same queries; the first is the base."""
     if len(evaluations) < 2:
         raise DiptychError(f"compare: expected at least two runs, got {len(evaluations)}")
@@ -108,7 +108,7 @@ def compare(
             )
             for r, name in enumerate(names[1:])
         }
-    return Comparison(results[0].protocol, tuple(names), figures, differences, confidence, draws, permutations, seed)
+    return RunComparison(results[0].protocol, tuple(names), figures, differences, confidence, draws, permutations, seed)
 
 
 def _check_same_queries(evaluations: Mapping[str, Evaluation]) -> None:

@@ -21,7 +21,7 @@ _HEAD = 4096
 
 
 @dataclass(frozen=True)
-class Row:
+class TsvRow:
     """One line of the file, not yet decoded."""
 
     id: str
@@ -73,7 +73,7 @@ class TsvFeatures:
         self.columns, self._headed = found
         self._at = {name: i for i, name in enumerate(self.columns)}
         self._dim: int | None = None
-        self.rows: list[Row] = []
+        self.rows: list[TsvRow] = []
         for row in self._search(faults):
             if row.count < 1:
                 faults.found(f"{path}: line {row.number}: num_boxes", f"{row.count}; expected at least one box")
@@ -107,7 +107,7 @@ class TsvFeatures:
         vectors = _decode(cells[self._at["features"]], f"{where}: features", (entry.count, self.dim))
         return Regions(vectors, boxes, entry.size)
 
-    def _search(self, faults: Faults) -> Iterator[Row]:
+    def _search(self, faults: Faults) -> Iterator[TsvRow]:
         end = self.path.stat().st_size
         with self.path.open("rb") as file:
             start, number = (len(file.readline()), 2) if self._headed else (0, 1)
@@ -178,7 +178,7 @@ class TsvFeatures:
             return False
         return True
 
-    def _row(self, head: bytes, number: int, start: int, stop: int, faults: Faults) -> Row | None:
+    def _row(self, head: bytes, number: int, start: int, stop: int, faults: Faults) -> TsvRow | None:
         cells = head.split(b"\t")
         named = {name: cells[i].strip().decode("utf-8", "replace") for name, i in self._at.items() if i < len(cells)}
         try:
@@ -187,7 +187,7 @@ class TsvFeatures:
         except (ValueError, KeyError):
             faults.found(f"{self.path}: line {number}", "expected numbers in image_w, image_h and num_boxes")
             return None
-        return Row(named[self.columns[0]], number, start, stop, (width, height), count)
+        return TsvRow(named[self.columns[0]], number, start, stop, (width, height), count)
 
 
 def _numbers(cell: bytes) -> int | None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Item, Problem, Sentence
+from diptych.data.collection import DataProblem, Item, Sentence
 
 
 class Faults:
@@ -13,11 +13,11 @@ class Faults:
 
     def __init__(self, go_on: bool = False) -> None:
         self.go_on = go_on
-        self.problems: list[Problem] = []
+        self.problems: list[DataProblem] = []
 
     def found(self, where: str, what: str) -> None:
         """Tell one problem: `where` names file and field, `what` says what was found and expected."""
-        problem = Problem(where, what)
+        problem = DataProblem(where, what)
         if not self.go_on:
             raise DiptychError(str(problem))
         self.problems.append(problem)
@@ -35,7 +35,7 @@ class Faults:
                 what = what.removeprefix(f"{where}: ")
             elif ": " in what:  # every such sentence begins with the file that it is about
                 where, what = what.split(": ", 1)
-            self.problems.append(Problem(where, what))
+            self.problems.append(DataProblem(where, what))
 
 
 class Gathering:

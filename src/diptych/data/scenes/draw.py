@@ -7,7 +7,7 @@ from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.scenes.scene import Background, Place, Scene, Thing
-from diptych.data.scenes.shapes import Stamp, stamp
+from diptych.data.scenes.shapes import Stencil, stencil
 
 PICTURE_SIZE = 96
 
@@ -59,7 +59,7 @@ def boxes(scene: Scene, size: int = PICTURE_SIZE) -> list[np.ndarray]:
     for thing in scene.things:
         rows = []
         for place in thing.places:
-            mark, left, top = _stamp(thing, place, size)
+            mark, left, top = _placed(thing, place, size)
             height, width = mark.cover.shape
             rows.append((left, top, left + width, top + height))
         found.append(np.array(rows, dtype=np.int64))
@@ -91,13 +91,13 @@ def _axes(size: int) -> tuple[np.ndarray, np.ndarray]:
     return steps[None, :], steps[:, None]
 
 
-def _stamp(thing: Thing, place: Place, size: int) -> tuple[Stamp, int, int]:
-    mark = stamp(thing.shape, thing.texture, round(2 * place.radius * size), place.angle, size)
+def _placed(thing: Thing, place: Place, size: int) -> tuple[Stencil, int, int]:
+    mark = stencil(thing.shape, thing.texture, round(2 * place.radius * size), place.angle, size)
     return mark, round(place.x * size) + mark.left, round(place.y * size) + mark.top
 
 
 def _lay(canvas: np.ndarray, thing: Thing, place: Place, size: int) -> None:
-    mark, left, top = _stamp(thing, place, size)
+    mark, left, top = _placed(thing, place, size)
     height, width = mark.cover.shape
     paint = np.array(PAINT[thing.colour], np.float32) + np.array(thing.tint, np.float32)
     second = np.array(INK[thing.colour], np.float32)

@@ -13,7 +13,7 @@ from diptych.encoders.images import FeatureEncoder
 from diptych.matchers.kept import Kept
 from diptych.scoring.candidates import score_candidates
 from diptych.scoring.fusion import Fusion
-from diptych.search.asking.query import Query, Term
+from diptych.search.asking.query import SearchQuery, Term
 from diptych.search.models.embedder import LocalsSource, load_search_matcher, open_upright
 from diptych.search.models.model_names import canonical_name
 from diptych.search.stores.keys import open_key
@@ -45,7 +45,11 @@ class Reranker:
         self.source = LocalsSource.of(encoder.config) if isinstance(encoder, FeatureEncoder) else None
 
     def scores(
-        self, queries: Sequence[Query], candidates: Sequence[Sequence[Entry]], kind: Kind, kept: LocalsSource | None
+        self,
+        queries: Sequence[SearchQuery],
+        candidates: Sequence[Sequence[Entry]],
+        kind: Kind,
+        kept: LocalsSource | None,
     ) -> list[np.ndarray]:
         """Scores (c,) of each query's candidates of one kind, -inf where a picture cannot be read any more.
 

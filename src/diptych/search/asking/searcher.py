@@ -8,12 +8,12 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.scoring.fusion import fuse
-from diptych.search.asking.confidence import Background, combined, weighted_scores
+from diptych.search.asking.confidence import BackgroundQueries, combined, weighted_scores
 from diptych.search.asking.duplicates import group_near
 from diptych.search.asking.options import Options
-from diptych.search.asking.query import Query, Term
+from diptych.search.asking.query import SearchQuery, Term
 from diptych.search.asking.rerank import Rerank, Reranker
-from diptych.search.asking.results import Answer, Clock, Result
+from diptych.search.asking.results import Clock, RankedResults, Result
 from diptych.search.models.embedder import Embedder, LocalsSource
 from diptych.search.stores.store import Condition, Entry, Kind, Store
 
@@ -55,14 +55,14 @@ class Searcher:
 
     def __init__(self, store: Store, embedder: Callable[[], Embedder], kept: Callable[[], LocalsSource | None]) -> None:
         self.store = store
-        self.background = Background(store, embedder)
+        self.background = BackgroundQueries(store, embedder)
         self._embedder = embedder
         self._kept = kept
         self._mixed = False
         self._lock = threading.Lock()
         self._rerankers: dict[str, Reranker] = {}
 
-    def search(self, queries: Sequence[Query], options: Options) -> list[Answer]:
+    def search(self, queries: Sequence[SearchQuery], options: Options) -> list[RankedResults]:
         """The answers to several queries, embedded, retrieved and re-ranked together."""
         if not queries:
             return []
@@ -93,7 +93,7 @@ class Searcher:
                 for query, candidates, groups in zip(queries, found, grouped, strict=True)
             ]
         timings = clock.timings
-        return [Answer(some, timings, exact, recall) for some in results]
+        return [RankedResults(some, timings, exact, recall) for some in results]
 
     def reranker(self, name: str) -> Reranker:
         """A re-ranking model, loaded once."""
@@ -102,7 +102,7 @@ class Searcher:
                 self._rerankers[name] = Reranker(name, self._embedder().device)
             return self._rerankers[name]
 
-    def _embed(self, queries: Sequence[Query]) -> list[np.ndarray]:
+    def _embed(self, queries: Sequence[SearchQuery]) -> list[np.ndarray]:
         """Each query's terms as vectors, (terms, K, d)."""
         layout = self.store.layout
         texts = list(dict.fromkeys(t.value for q in queries for t in q.terms if isinstance(t.value, str)))
@@ -126,7 +126,7 @@ class Searcher:
         return [np.stack([vectors(term) for term in query.terms]) for query in queries]
 
     def _retrieve(
-        self, queries: Sequence[Query], terms: Sequence[np.ndarray], pool: int, options: Options
+        self, queries: Sequence[SearchQuery], terms: Sequence[np.ndarray], pool: int, options: Options
     ) -> tuple[list[_Candidates], bool, float | None]:
         """The best of each query by the first stage."""
         plain = [len(query.terms) == 1 or self.store.set_size == 1 for query in queries]
@@ -169,7 +169,7 @@ class Searcher:
             found.append(_Candidates([entries[h.key] for h in hits], np.array([h.score for h in hits], np.float64)))
         return found, search.exact, search.recall
 
-    def _of_sets(self, query: Query, terms: np.ndarray, pool: int, options: Options) -> tuple[_Candidates, bool]:
+    def _of_sets(self, query: SearchQuery, terms: np.ndarray, pool: int, options: Options) -> tuple[_Candidates, bool]:
         """Several terms of K vectors each: the best of every term that is looked for, rescored by all of them."""
         positive = terms[query.weights > 0]
         found, _, _ = self._of_kind(positive, max(FEWEST, DEEPER * pool), options)
@@ -182,7 +182,7 @@ class Searcher:
         return candidates.part(np.arange(min(pool, len(entries)))), len(entries) == self.store.count()
 
     def _rerank(
-        self, queries: Sequence[Query], found: Sequence[_Candidates], rerank: Rerank, kind: Kind
+        self, queries: Sequence[SearchQuery], found: Sequence[_Candidates], rerank: Rerank, kind: Kind
     ) -> list[_Candidates]:
         # Beyond the depth nothing was looked at again, and nothing is given.
         near = [c.part(np.arange(min(len(c.entries), rerank.depth))) for c in found]
@@ -203,7 +203,7 @@ class Searcher:
         return [[int(rows[i]) for i in group] for group in group_near(vectors, options.group)]
 
     def _results(
-        self, query: Query, candidates: _Candidates, groups: list[list[int]], options: Options
+        self, query: SearchQuery, candidates: _Candidates, groups: list[list[int]], options: Options
     ) -> list[Result]:
         groups = groups[: options.top]
         leaders = np.array([group[0] for group in groups], np.int64)

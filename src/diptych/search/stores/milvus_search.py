@@ -45,7 +45,7 @@ class EntryVectors:
         return [key for key in keys if key in self._known]
 
 
-class Searcher:
+class MilvusSearcher:
     """Candidates from the server, exact scores from their vectors."""
 
     def __init__(self, server: MilvusConnection, name: str, layout: Layout) -> None:

@@ -28,7 +28,7 @@ from diptych.search.stores.milvus_rows import (
     side_row,
     size_of,
 )
-from diptych.search.stores.milvus_search import EntryVectors, Searcher
+from diptych.search.stores.milvus_search import EntryVectors, MilvusSearcher
 from diptych.search.stores.store import (
     EXACT_UP_TO,
     RECALL_FLOOR,
@@ -78,7 +78,7 @@ class MilvusStore:
             self._server.close()
             raise
         self._index = MilvusIndex(self._server, self._name, self._side, self._layout, exact_up_to, recall_floor)
-        self._searcher = Searcher(self._server, self._name, self._layout)
+        self._searcher = MilvusSearcher(self._server, self._name, self._layout)
 
     @property
     def address(self) -> str:

@@ -29,7 +29,7 @@ from diptych.search.stores.store import (
 
 if TYPE_CHECKING:  # these need torch, which takes longer to load than an unchanged folder to compare
     from diptych.search.stores.sqlite_vectors import SqliteVectors
-    from diptych.search.stores.vectors import Found, Vectors
+    from diptych.search.stores.vectors import BestRows, Vectors
 
 # Placeholders in one statement.
 KEYS_AT_ONCE = 500
@@ -264,7 +264,7 @@ def _fitting(db: sqlite3.Connection, where: Sequence[Condition]) -> np.ndarray:
     return np.fromiter((row[0] for row in db.execute(f"SELECT id FROM entries WHERE {sql}", values)), np.int64)
 
 
-def _hits(db: sqlite3.Connection, vectors: "Vectors", found: "Found") -> list[list[Hit]]:
+def _hits(db: sqlite3.Connection, vectors: "Vectors", found: "BestRows") -> list[list[Hit]]:
     """Rows as hits with their keys, best first, equals in the order of their keys."""
     numbers = np.where(np.isfinite(found.scores.numpy()), vectors.ids[found.rows.numpy()] if len(vectors) else -1, -1)
     keys: dict[int, str] = {}
