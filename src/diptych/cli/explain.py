@@ -49,10 +49,10 @@ def command(
     subject = find(matcher, model, image, features)
     if other_image is not None and other_sentence is not None:
         both = [subject, find(matcher, model, other_image, features)]
-        found = compare(matcher, [s.given for s in both], [sentence, other_sentence], left_out=left_out)
-        told = found.to_json()
+        comparison = compare(matcher, [s.given for s in both], [sentence, other_sentence], left_out=left_out)
+        told = comparison.to_json()
         if suffix != ".json":
-            sheet = comparison_sheet(found, [s.shown() for s in both])
+            sheet = comparison_sheet(comparison, [s.shown() for s in both])
             title = f"{sentence} / {other_sentence}"
             _save(
                 sheet,
@@ -146,12 +146,12 @@ def _drawn(matcher: Matcher, run: str, seed: int, index: int) -> PictureToExplai
 
 def _lines(path: Path) -> list[str]:
     try:
-        found = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise DiptychError(f"--sentences: {path} cannot be read: {error}") from None
-    if not found:
+    if not lines:
         raise DiptychError(f"--sentences: {path} is empty; expected one sentence a line")
-    return found
+    return lines
 
 
 def _save(sheet: Image.Image, out: Path, page: str | None) -> None:

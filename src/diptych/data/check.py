@@ -36,7 +36,7 @@ def check(collection: Collection, faults: Faults, sample: int | None = None) -> 
     for item, result in _decoded([item for item in looked if item.open is not None]):
         if isinstance(result, DataProblem):
             bad.add(id(item))
-            faults.found(result.where, result.what)
+            faults.tell(result.where, result.what)
         else:
             sizes.append(result)
     regions: list[int] = []
@@ -47,13 +47,13 @@ def check(collection: Collection, faults: Faults, sample: int | None = None) -> 
     if collection.features is not None:
         rows = {item.row: item for item in looked if item.row is not None}
         for row, item in track(rows.items(), "looking at features", len(rows), "pictures"):
-            found = _scan(collection.features, row, item.id)
-            if isinstance(found, DataProblem):
+            counted = _scan(collection.features, row, item.id)
+            if isinstance(counted, DataProblem):
                 bad.update(id(other) for other in looked if other.row == row)
-                faults.found(found.where, found.what)
+                faults.tell(counted.where, counted.what)
             else:
-                regions.append(found[0])
-                boxes += found[1]
+                regions.append(counted[0])
+                boxes += counted[1]
     return Checked([item for item in collection.items if id(item) not in bad], sizes, regions, boxes)
 
 
@@ -87,12 +87,12 @@ def _scan(features: Features, row: int, name: str) -> tuple[int, bool] | DataPro
     """How many regions a row has and whether with boxes, or what is wrong with it."""
     where = f"{place(features, row)} (picture {name!r})"
     try:
-        found = features[row]
+        local = features[row]
     except DiptychError as error:
         return DataProblem(where, str(error).removeprefix(f"{place(features, row)}: "))
     except IndexError:
         return DataProblem(where, f"no such row; there are {len(features)}")
-    vectors = np.asarray(found.vectors)
+    vectors = np.asarray(local.vectors)
     if vectors.ndim != 2 or not len(vectors):
         return DataProblem(where, f"shape {vectors.shape}; expected (regions, {features.dim}) with at least one region")
     if vectors.shape[1] != features.dim:
@@ -103,9 +103,9 @@ def _scan(features: Features, row: int, name: str) -> tuple[int, bool] | DataPro
         value = vectors[region, position]
         kind = "NaN" if np.isnan(value) else "infinity"
         return DataProblem(where, f"{kind} in region {region} at position {position}, {int(wrong.sum())} such in all")
-    if found.boxes is None:
+    if local.boxes is None:
         return len(vectors), False
-    boxes = np.asarray(found.boxes)
+    boxes = np.asarray(local.boxes)
     if boxes.shape != (len(vectors), 4):
         return DataProblem(where, f"boxes of shape {boxes.shape}; expected ({len(vectors)}, 4)")
     if not np.isfinite(boxes).all():

@@ -92,9 +92,9 @@ def summarise(collection: Collection, checked: Checked) -> Summary:
         before = splits.get(item.split, SplitCount(0, 0))
         splits[item.split] = SplitCount(before.pictures + 1, before.captions + len(item.sentences))
         for sentence in item.sentences:
-            found = split_words(sentence.text)
-            words.update(found)
-            lengths.append(len(found))
+            tokens = split_words(sentence.text)
+            words.update(tokens)
+            lengths.append(len(tokens))
     return Summary(
         name=collection.name,
         format=collection.format,

@@ -116,8 +116,8 @@ def extract_features(
             ready = _in_order(whole, batches, workers)
         else:
             ready = ((batch, finish(batch)) for batch in _in_order(prepare, batches, workers))
-        for batch, found in ready:
-            for item, regions in found:
+        for batch, done in ready:
+            for item, regions in done:
                 writer.add(item.id, regions)
             problems += batch.problems
             bar.update(task, advance=len(batch.entries), note=f"{len(problems)} unreadable" if problems else "")
@@ -137,8 +137,8 @@ class _Batch:
         good = [entry for entry in self.entries if not isinstance(entry, DataProblem)]
         if not good:
             return []
-        found = extractor.extract([pixels for _, pixels, _ in good], [size for _, _, size in good], dtype)
-        return [(item, regions) for (item, _, _), regions in zip(good, found, strict=True)]
+        local = extractor.extract([pixels for _, pixels, _ in good], [size for _, _, size in good], dtype)
+        return [(item, regions) for (item, _, _), regions in zip(good, local, strict=True)]
 
 
 def _prepare(extractor: Extractor, item: Item) -> tuple[Item, np.ndarray, Size] | DataProblem:

@@ -131,7 +131,7 @@ def _check_same_queries(evaluations: Mapping[str, Evaluation]) -> None:
 
 def _parts(result: Evaluation, units: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For every figure that is a mean over queries: each unit's weighted sum of values, and of weights: (units,)."""
-    found = {}
+    parts = {}
     for direction in ("i2t", "t2i"):
         here = {key.split("/", 1)[1]: v for key, v in result.per_query.items() if key.startswith(f"{direction}/")}
         owner, weight = here["owner"], here["weight"]
@@ -142,8 +142,8 @@ def _parts(result: Evaluation, units: int) -> dict[str, tuple[np.ndarray, np.nda
             values = {key: v for key, v in here.items() if key not in ("query", "owner", "weight")}
         total = np.bincount(owner, weight, minlength=units)
         for key, value in values.items():
-            found[f"{direction}/{key}"] = np.bincount(owner, weight * value, minlength=units), total
-    return found
+            parts[f"{direction}/{key}"] = np.bincount(owner, weight * value, minlength=units), total
+    return parts
 
 
 def _bootstrap(sums: np.ndarray, weights: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:

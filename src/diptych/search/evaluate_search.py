@@ -117,14 +117,14 @@ def recall_against_exact(index: Index, texts: Sequence[str], answers: Sequence[R
     """The share of the exact `top` results that were found; a result as good as the last exact one counts."""
     queries = index.embedder.embed_texts(list(texts))
     exact = exact_scores(index.store, queries, top, "picture")
-    found = wanted = 0
+    reached = wanted = 0
     for answer, best in zip(answers, exact, strict=True):
         known = best[np.isfinite(best)]
         wanted += len(known)
         if len(known):
             good = sum(result.score >= known[-1] - 1e-5 for result in answer.results)
-            found += min(len(known), good)
-    return found / wanted if wanted else 1.0
+            reached += min(len(known), good)
+    return reached / wanted if wanted else 1.0
 
 
 def exact_scores(store: Store, queries: np.ndarray, top: int, kind: Kind) -> np.ndarray:

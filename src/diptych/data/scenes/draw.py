@@ -55,15 +55,15 @@ def pixels(scene: Scene, size: int = PICTURE_SIZE) -> np.ndarray:
 
 def boxes(scene: Scene, size: int = PICTURE_SIZE) -> list[np.ndarray]:
     """For each thing the boxes of its members: (members, 4) int64, x0 y0 x1 y1 in pixels, x1 and y1 just outside."""
-    found = []
+    all_boxes = []
     for thing in scene.things:
         rows = []
         for place in thing.places:
             mark, left, top = _placed(thing, place, size)
             height, width = mark.cover.shape
             rows.append((left, top, left + width, top + height))
-        found.append(np.array(rows, dtype=np.int64))
-    return found
+        all_boxes.append(np.array(rows, dtype=np.int64))
+    return all_boxes
 
 
 def background(ground: Background, size: int) -> np.ndarray:

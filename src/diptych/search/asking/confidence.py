@@ -173,9 +173,9 @@ class BackgroundQueries:
         own = scores >= IDENTICAL  # a background picture is in the index itself
         best = []
         for b, some in enumerate(hits):
-            found = [z[b, rows[hit.key]] for hit in some if hit.key in rows and not own[b, rows[hit.key]]]
-            if found:
-                best.append(max(found))
+            fitting = [z[b, rows[hit.key]] for hit in some if hit.key in rows and not own[b, rows[hit.key]]]
+            if fitting:
+                best.append(max(fitting))
         return Gumbel.fit(np.array(best), count) if len(best) >= 8 else Gumbel(0.0, 1.0, count)
 
     def _moments(self, queries: np.ndarray, weights: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -74,8 +74,8 @@ class Reranker:
         # A row of candidates for each term of each query.
         positions = torch.full((len(terms), max(map(len, candidates))), -1, dtype=torch.int64)
         for row, (q, _) in enumerate(terms):
-            found = [rows.get(entry.key, -1) for entry in candidates[q]]
-            positions[row, : len(found)] = torch.tensor(found, dtype=torch.int64)
+            places = [rows.get(entry.key, -1) for entry in candidates[q]]
+            positions[row, : len(places)] = torch.tensor(places, dtype=torch.int64)
         asked = self._keep_terms([term for _, term in terms])
         scored = score_candidates(
             self.matcher, asked, items, positions, "texts" if kind == "picture" else "images"

@@ -76,21 +76,21 @@ class Searcher:
             pool = max(DEEPER * pool, FEWEST)
         while True:
             with clock.stage("retrieve"):
-                found, exact, recall = self._retrieve(queries, terms, pool, options)
+                retrieved, exact, recall = self._retrieve(queries, terms, pool, options)
             # Behind the depth nothing is re-ranked, and behind the threshold nothing is shown: more would not help.
             done = options.group is None or options.rerank is not None or pool >= MOST_POOL
-            done = done or all(len(c.entries) < pool or _below(c, options.threshold) for c in found)
+            done = done or all(len(c.entries) < pool or _below(c, options.threshold) for c in retrieved)
             if options.rerank is not None:
                 with clock.stage("rerank"):
-                    found = self._rerank(queries, found, options.rerank, options.kind)
-            grouped = [self._grouped(c, options) for c in found]
+                    retrieved = self._rerank(queries, retrieved, options.rerank, options.kind)
+            grouped = [self._grouped(c, options) for c in retrieved]
             if done or all(len(groups) >= options.top for groups in grouped):
                 break
             pool *= 4
         with clock.stage("confidence"):
             results = [
                 self._results(query, candidates, groups, options)
-                for query, candidates, groups in zip(queries, found, grouped, strict=True)
+                for query, candidates, groups in zip(queries, retrieved, grouped, strict=True)
             ]
         timings = clock.timings
         return [RankedResults(some, timings, exact, recall) for some in results]
@@ -135,19 +135,19 @@ class Searcher:
             for query, own, simple in zip(queries, terms, plain, strict=True)
             if simple
         ]
-        found: list[_Candidates | None] = [None] * len(queries)
+        retrieved: list[_Candidates | None] = [None] * len(queries)
         exact, recall = True, None
         if asked:
             search = self._of_kind(np.stack(asked), pool, options)
             exact, recall = search[1], search[2]
             places = [place for place, simple in enumerate(plain) if simple]
             for place, candidates in zip(places, search[0], strict=True):
-                found[place] = candidates
+                retrieved[place] = candidates
         for place, (query, own) in enumerate(zip(queries, terms, strict=True)):
-            if found[place] is None:
-                found[place], whole = self._of_sets(query, own, pool, options)
+            if retrieved[place] is None:
+                retrieved[place], whole = self._of_sets(query, own, pool, options)
                 exact = exact and whole
-        return [candidates for candidates in found if candidates is not None], exact, recall
+        return [candidates for candidates in retrieved if candidates is not None], exact, recall
 
     def _of_kind(
         self, vectors: np.ndarray, pool: int, options: Options
@@ -163,17 +163,17 @@ class Searcher:
             if mixed or all(entry.kind == options.kind for entry in entries.values()):
                 break
             self._mixed = True
-        found = []
+        retrieved = []
         for hits in search.hits:
             hits = [hit for hit in hits if hit.key in entries]
-            found.append(_Candidates([entries[h.key] for h in hits], np.array([h.score for h in hits], np.float64)))
-        return found, search.exact, search.recall
+            retrieved.append(_Candidates([entries[h.key] for h in hits], np.array([h.score for h in hits], np.float64)))
+        return retrieved, search.exact, search.recall
 
     def _of_sets(self, query: SearchQuery, terms: np.ndarray, pool: int, options: Options) -> tuple[_Candidates, bool]:
         """Several terms of K vectors each: the best of every term that is looked for, rescored by all of them."""
         positive = terms[query.weights > 0]
-        found, _, _ = self._of_kind(positive, max(FEWEST, DEEPER * pool), options)
-        entries = list({entry.key: entry for candidates in found for entry in candidates.entries}.values())
+        nearest, _, _ = self._of_kind(positive, max(FEWEST, DEEPER * pool), options)
+        entries = list({entry.key: entry for candidates in nearest for entry in candidates.entries}.values())
         if not entries:
             return _Candidates([], np.zeros(0)), True
         vectors = np.stack([entry.vectors for entry in entries])
@@ -182,10 +182,10 @@ class Searcher:
         return candidates.part(np.arange(min(pool, len(entries)))), len(entries) == self.store.count()
 
     def _rerank(
-        self, queries: Sequence[SearchQuery], found: Sequence[_Candidates], rerank: Rerank, kind: Kind
+        self, queries: Sequence[SearchQuery], retrieved: Sequence[_Candidates], rerank: Rerank, kind: Kind
     ) -> list[_Candidates]:
         # Beyond the depth nothing was looked at again, and nothing is given.
-        near = [c.part(np.arange(min(len(c.entries), rerank.depth))) for c in found]
+        near = [c.part(np.arange(min(len(c.entries), rerank.depth))) for c in retrieved]
         scores = self.reranker(rerank.model).scores(queries, [c.entries for c in near], kind, self._kept())
         for candidates, second in zip(near, scores, strict=True):
             candidates.rerank = second.astype(np.float64)

@@ -148,8 +148,8 @@ def _finish(prepared: _Prepared, embedder: Embedder, keeper: LocalsKeeper | None
         if keeper is not None and keeper.extractor is not None:
             pixels = [extra for _, _, extra, _ in ready if extra is not None]
             with torch.inference_mode():
-                found = keeper.extractor.extract(pixels, sizes, torch.float32)
-            locals_ = [regions.vectors.astype(np.float16) for regions in found]
+                extracted = keeper.extractor.extract(pixels, sizes, torch.float32)
+            locals_ = [regions.vectors.astype(np.float16) for regions in extracted]
     return [*prepared.done, *(_entry(e, v, locals_, i) for i, (e, v) in enumerate(zip(entries, vectors, strict=True)))]
 
 

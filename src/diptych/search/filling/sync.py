@@ -226,7 +226,7 @@ def _parts(file: FoundFile, store: Store, writer: Writer, more: Callable[[int], 
     parts = writer.opened(file)
     pieces = iter(read_parts(file, writer.choice.what))
     while some := list(islice(pieces, AT_ONCE)):
-        found = {piece.key: piece for piece in some if isinstance(piece, NewEntry)}
+        entries = {piece.key: piece for piece in some if isinstance(piece, NewEntry)}
         for piece in some:
             if isinstance(piece, DataProblem):
                 writer.problems.append(piece)
@@ -234,7 +234,7 @@ def _parts(file: FoundFile, store: Store, writer: Writer, more: Callable[[int], 
                 parts.broken |= piece.where == file.path
         fresh = [
             replace(entry, known="" if old is None else old.stamp.digest)
-            for entry, old in zip(found.values(), store.get(list(found), locals=False), strict=True)
+            for entry, old in zip(entries.values(), store.get(list(entries), locals=False), strict=True)
             if old is None or not _is_same(entry, old)
         ]
         more(len(fresh))

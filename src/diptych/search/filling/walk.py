@@ -132,7 +132,7 @@ def _walk(
         problems.append(DataProblem(folder, f"the folder cannot be read: {error.strerror}"))
         unreadable.append(_as_prefix(folder))
         return
-    here.sort(key=lambda found: found[0])
+    here.sort(key=lambda named: named[0])
     for _, kind, entry in here:
         if kind is None:
             yield from _walk(entry.path, cut, choice, problems, unreadable)

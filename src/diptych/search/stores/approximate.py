@@ -145,14 +145,14 @@ class Approximate:
             return None  # without FAISS too: searches are exact then
 
 
-def recall_of(found: BestRows, exact: BestRows) -> float:
+def recall_of(answer: BestRows, exact: BestRows) -> float:
     """The share of the exact results that were found; of equals any will do."""
     real = exact.scores > -torch.inf
     if not real.any():
         return 1.0
     # The worst exact result of each query; what is found and as good is one of them, or its equal.
     worst = torch.where(real, exact.scores, torch.inf).amin(1, keepdim=True)
-    hits = torch.minimum((found.scores >= worst - 1e-6).sum(1), real.sum(1))
+    hits = torch.minimum((answer.scores >= worst - 1e-6).sum(1), real.sum(1))
     return float(hits.sum() / real.sum())
 
 

@@ -121,7 +121,7 @@ class MilvusIndex:
 
     def _recall(self, queries: np.ndarray, exact: torch.Tensor, state: IndexState) -> float:
         """The share of the exact nearest that the server finds; of equals any will do."""
-        found = self._server.call(
+        answers = self._server.call(
             "search",
             self._name,
             data=list(queries.reshape(-1, self._layout.dim)),
@@ -132,6 +132,6 @@ class MilvusIndex:
         )
         hits = sum(
             sum(hit["distance"] >= scores[-1] - 1e-5 for hit in answer)
-            for answer, scores in zip(found, exact.tolist(), strict=True)
+            for answer, scores in zip(answers, exact.tolist(), strict=True)
         )
         return float(min(1.0, hits / exact.numel()))

@@ -94,11 +94,11 @@ class Vectors:
 
     def search(self, queries: np.ndarray, top: int, rows: np.ndarray | None = None, first: int = 0) -> "BestRows":
         """The best of all rows, of some ascending `rows`, or of those from `first` on: (q, K, d) -> (q, <= top)."""
-        found = [
+        best = [
             self._search_some(queries[i : i + QUERIES_AT_ONCE], top, rows, first)
             for i in range(0, len(queries), QUERIES_AT_ONCE)
         ]
-        return BestRows.stacked(found, len(queries))
+        return BestRows.stacked(best, len(queries))
 
     def _search_some(self, queries: np.ndarray, top: int, rows: np.ndarray | None, first: int) -> "BestRows":
         size = max(1024, BLOCK_BYTES // (4 * max(1, len(queries)) * self.layout.set_size**2))
@@ -137,20 +137,20 @@ class BestRows:
     rows: Tensor
 
     @classmethod
-    def merged(cls, found: Sequence["BestRows"], top: int, queries: int) -> "BestRows":
+    def merged(cls, answers: Sequence["BestRows"], top: int, queries: int) -> "BestRows":
         """The best of several answers to the same queries."""
-        if not found:
+        if not answers:
             return cls(torch.zeros(queries, 0), torch.zeros(queries, 0, dtype=torch.int64))
-        scores = torch.cat([f.scores for f in found], 1)
+        scores = torch.cat([answer.scores for answer in answers], 1)
         values, columns = scores.topk(min(top, scores.shape[1]))
-        return cls(values, torch.cat([f.rows for f in found], 1).gather(1, columns))
+        return cls(values, torch.cat([answer.rows for answer in answers], 1).gather(1, columns))
 
     @classmethod
-    def stacked(cls, found: Sequence["BestRows"], queries: int) -> "BestRows":
+    def stacked(cls, answers: Sequence["BestRows"], queries: int) -> "BestRows":
         """The answers to several runs of queries, one after the other."""
-        if not found:
+        if not answers:
             return cls.merged([], 0, queries)
-        return cls(torch.cat([f.scores for f in found]), torch.cat([f.rows for f in found]))
+        return cls(torch.cat([answer.scores for answer in answers]), torch.cat([answer.rows for answer in answers]))
 
 
 def similarities(queries: np.ndarray, entries: np.ndarray, alpha: float, out: np.ndarray | None = None) -> Tensor:
