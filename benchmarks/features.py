@@ -22,7 +22,7 @@ from PIL import Image, ImageFilter
 from torch import Tensor
 
 from diptych.data.collection import Item
-from diptych.data.feature_file import Source
+from diptych.data.feature_file import FeatureSource
 from diptych.data.feature_writer import FeatureWriter
 from diptych.data.read import read_collection
 from diptych.encoders.backbones import Backbone, load_backbone
@@ -62,7 +62,7 @@ def bare_apart(backbone: Backbone, batches: Sequence[Tensor]) -> None:
         list(pool.map(run, batches))
 
 
-def end_to_end(backbone: Backbone, items: Sequence[Item], source: Source) -> None:
+def end_to_end(backbone: Backbone, items: Sequence[Item], source: FeatureSource) -> None:
     with tempfile.TemporaryDirectory() as folder, closing(FeatureWriter(Path(folder) / "features", source)) as writer:
         problems = extract_features(items, backbone, writer)
         assert not problems, problems[0]

@@ -1,4 +1,4 @@
-"""Imports go down the list of rooms only, and `import diptych` stays light."""
+"""Imports go down the list of rooms only, a class has a name of its own, and `import diptych` stays light."""
 
 import ast
 import subprocess
@@ -13,19 +13,24 @@ ROOMS = [
 ]  # fmt: skip
 # The rooms of `search/`; what lies in `search/` itself is above them. Those of one line do not import each other.
 SEARCH_ROOMS = [["asking", "filling"], ["models"], ["stores"]]
+# Class names that are still given twice; no more may join them.
+NAMED_TWICE = {"Embedded", "Kept", "Row", "Settings"}
 SOURCE = Path(__file__).parent.parent / "src" / "diptych"
 
 
-def imports(path: Path, package: str = "diptych") -> set[str]:
-    """The names right below a package that a file imports from, wherever in the file it does."""
-    names = set()
+def modules(path: Path) -> set[str]:
+    """Everything of the package that a file names in its imports: modules, and what may be modules."""
+    named = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
-            names.update(f"{node.module}.{a.name}" for a in node.names)
+            named |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
-            names.update(a.name for a in node.names)
-    depth = package.count(".") + 1
-    return {name.split(".")[depth] for name in names if name.startswith(f"{package}.")}
+            named |= {alias.name for alias in node.names}
+    return {name for name in named if name.startswith("diptych.")}
+
+
+def imports(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in modules(path)}
 
 
 def test_every_room_is_in_the_list() -> None:
@@ -44,6 +49,10 @@ def test_imports_go_down(room: str) -> None:
     assert wrong == []
 
 
+def imports_of_search(path: Path) -> set[str]:
+    return {name.split(".")[2] for name in modules(path) if name.startswith("diptych.search.")}
+
+
 def test_every_room_of_search_is_in_the_list() -> None:
     folders = {p.name for p in (SOURCE / "search").iterdir() if (p / "__init__.py").exists()}
     assert folders == {room for line in SEARCH_ROOMS for room in line}
@@ -55,9 +64,20 @@ def test_imports_within_search_go_down(room: str, line: int) -> None:
     wrong = [
         f"{path.relative_to(SOURCE)} imports {other}"
         for path in (SOURCE / "search" / room).rglob("*.py")
-        for other in imports(path, "diptych.search") - allowed
+        for other in imports_of_search(path) - allowed
     ]
     assert wrong == []
+
+
+def test_a_class_name_stands_for_one_class() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: where for name, where in twice.items() if name not in NAMED_TWICE} == {}
+    assert set(twice) == NAMED_TWICE, "a name that is given once again leaves the list"
 
 
 def test_importing_diptych_loads_nothing_heavy() -> None:

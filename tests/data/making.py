@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from diptych.data.collection import Regions
-from diptych.data.feature_file import Source
+from diptych.data.feature_file import FeatureSource
 from diptych.data.feature_writer import FeatureWriter
 
 CAPTIONS = {
@@ -130,7 +130,7 @@ def texts(item: Any) -> list[str]:
 
 
 def write_feature_file(path: Path, ids: Sequence[str]) -> Path:
-    writer = FeatureWriter(path, Source("some-backbone", 224, 6, "single", grid=(2, 2)))
+    writer = FeatureWriter(path, FeatureSource("some-backbone", 224, 6, "single", grid=(2, 2)))
     for id, vectors in zip(ids, features(len(ids)), strict=True):
         writer.add(id, Regions(vectors, None, (640, 480)))
     writer.finish()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Collection, Item, Problem, Regions, open_path, sentences
+from diptych.data.collection import Collection, DataProblem, Item, Regions, open_path, sentences
 from tests.data.making import picture
 
 
@@ -61,7 +61,7 @@ def test_features_by_id() -> None:
 
 
 def test_a_problem_reads_as_a_sentence() -> None:
-    assert str(Problem("x.json: line 3", "broken")) == "x.json: line 3: broken"
+    assert str(DataProblem("x.json: line 3", "broken")) == "x.json: line 3: broken"
 
 
 def test_pictures_open_in_another_process(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
-from diptych.data.feature_file import FeatureFile, Source, cell_boxes, is_feature_file, part_folder
+from diptych.data.feature_file import FeatureFile, FeatureSource, cell_boxes, is_feature_file, part_folder
 from diptych.data.feature_writer import FeatureWriter
 
-GRID = Source("net", 64, dim=3, grid=(2, 2), weights="w", package="p")
-DETECTED = Source("detector", 64, dim=3, precision="single", regions=5)
+GRID = FeatureSource("net", 64, dim=3, grid=(2, 2), weights="w", package="p")
+DETECTED = FeatureSource("detector", 64, dim=3, precision="single", regions=5)
 
 
 def cells(seed: int) -> Regions:
@@ -31,7 +31,7 @@ def detected(seed: int, count: int) -> Regions:
     )
 
 
-def write(path: Path, source: Source, records: dict[str, Regions]) -> FeatureFile:
+def write(path: Path, source: FeatureSource, records: dict[str, Regions]) -> FeatureFile:
     writer = FeatureWriter(path, source)
     for id, regions in records.items():
         writer.add(id, regions)
@@ -155,7 +155,7 @@ def test_going_on_with_another_source_is_refused(tmp_path: Path) -> None:
     writer.add("a", cells(0))
     writer.close()
     with pytest.raises(DiptychError, match="begun with backbone 'net' and 'detector', dim"):
-        FeatureWriter(tmp_path / "a", Source("detector", 64, dim=5, grid=(2, 2), weights="w", package="p"))
+        FeatureWriter(tmp_path / "a", FeatureSource("detector", 64, dim=5, grid=(2, 2), weights="w", package="p"))
     FeatureWriter(tmp_path / "a", GRID).close()  # the refusal left nothing locked
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Item, Regions, open_path
-from diptych.data.feature_file import FeatureFile, Source
+from diptych.data.feature_file import FeatureFile, FeatureSource
 from diptych.data.feature_writer import FeatureWriter
 from diptych.encoders.backbones import Extractor, Size
 from diptych.encoders.detectors import Detector
@@ -177,7 +177,7 @@ def test_elsewhere_than_on_the_cpu_one_thread_runs_the_model_while_others_decode
             ]
 
     Path(items[4].path or "").unlink()
-    writer = FeatureWriter(tmp_path / "out", Source("means", 8, 3, "single", (1, 1)))
+    writer = FeatureWriter(tmp_path / "out", FeatureSource("means", 8, 3, "single", (1, 1)))
     problems = extract_features(items, Elsewhere(), writer, batch_size=2, workers=3)
     file = writer.finish()
     assert threads == {threading.get_ident()}

@@ -8,7 +8,7 @@ from diptych.common.errors import DiptychError
 from diptych.evaluation import ranks as ranks_module
 from diptych.evaluation.positives import Positives
 from diptych.evaluation.ranks import Ranks, count_ranks, count_true
-from diptych.evaluation.sources import EmbeddingSource, MatrixSource, Source, Strip, block_source
+from diptych.evaluation.sources import EmbeddingSource, MatrixSource, ScoreSource, Strip, block_source
 from tests.evaluation import naive
 
 
@@ -137,7 +137,7 @@ def test_a_score_that_is_not_finite_is_refused_by_name(bad: float, kind: str) ->
     scores = np.zeros((1500, 3), dtype=np.float32)
     scores[1255, 1] = bad
     strip = Strip(slice(0, 1500), torch.arange(3), torch.from_numpy(scores))
-    sources: dict[str, Source] = {
+    sources: dict[str, ScoreSource] = {
         "matrix": MatrixSource(scores),
         "blocks": block_source([strip], (1500, 3)),
         "iterator": block_source(iter([strip]), (1500, 3)),

@@ -10,14 +10,14 @@ from diptych.evaluation.published import published, published_tables
 from diptych.evaluation.result import Evaluation
 from diptych.evaluation.tables import (
     FORMATS,
-    Table,
+    FigureTable,
     comparison_table,
     evaluation_table,
     published_table,
     render,
 )
 
-TABLE = Table(("method", "a|b", "R@1 %"), (("x_1 ∞", 1.25, None), ("y", "7?", 10.0)), "Title", ("a note",))
+TABLE = FigureTable(("method", "a|b", "R@1 %"), (("x_1 ∞", 1.25, None), ("y", "7?", 10.0)), "Title", ("a note",))
 
 
 def evaluation(protocol: str = "flickr30k", seed: int = 0) -> Evaluation:

@@ -5,7 +5,7 @@ import torch
 
 from diptych.common.errors import DiptychError
 from diptych.matchers.kept import Kept
-from diptych.scoring.memory import Budget, available_ram, free_memory, is_out_of_memory, item_bytes, read_bytes
+from diptych.scoring.memory import MemoryBudget, available_ram, free_memory, is_out_of_memory, item_bytes, read_bytes
 
 CPU = torch.device("cpu")
 NOWHERE = Path("/nowhere")
@@ -33,7 +33,7 @@ def test_free_memory_of_this_machine_is_known() -> None:
 
 
 def test_a_budget_is_never_over_its_memory_and_always_allows_one_pair() -> None:
-    budget = Budget(CPU, 8_000)
+    budget = MemoryBudget(CPU, 8_000)
     assert budget.pairs(floats=10) == 100
     assert budget.pairs(floats=10_000) == 1
     kept = Kept(torch.zeros(50, 2, 30), torch.ones(50, 2, dtype=torch.bool))
@@ -44,7 +44,7 @@ def test_a_budget_is_never_over_its_memory_and_always_allows_one_pair() -> None:
 
 
 def test_when_memory_runs_out_less_is_planned() -> None:
-    budget = Budget(CPU, 8_000)
+    budget = MemoryBudget(CPU, 8_000)
     budget.ran_out(taken=1_000)
     assert budget.work == 500
     budget.ran_out(taken=10_000)
@@ -54,7 +54,7 @@ def test_when_memory_runs_out_less_is_planned() -> None:
 @pytest.mark.parametrize("memory", [0, -5])
 def test_a_budget_of_nothing_is_an_error(memory: int) -> None:
     with pytest.raises(DiptychError, match="memory: expected a number of bytes above 0"):
-        Budget(CPU, memory)
+        MemoryBudget(CPU, memory)
 
 
 def test_want_of_memory_is_told_from_other_errors() -> None:

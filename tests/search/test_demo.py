@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 
 from diptych.common.errors import DiptychError
 from diptych.search import demo as demo_module
-from diptych.search.asking.results import Answer, Result
+from diptych.search.asking.results import RankedResults, Result
 from diptych.search.demo import FITTING, FITTING_NONE, FOR_ANY, TOP, Demo, run_demo
 from diptych.search.demo_pictures import demo_folder
 from tests.search import tiny
@@ -103,7 +103,7 @@ def test_a_cache_folder_that_cannot_be_written_to(tmp_path: Path, vse_folder: st
 
 def told(confidences: list[float]) -> str:
     results = [Result(f"/photos/{i}.jpg", "picture", 0.5 - i / 10, value) for i, value in enumerate(confidences)]
-    demo = Demo(None, Path("/photos"), 9, None, ("a boat",), (Answer(results, {}),), None, 1.0)  # type: ignore[arg-type]
+    demo = Demo(None, Path("/photos"), 9, None, ("a boat",), (RankedResults(results, {}),), None, 1.0)  # type: ignore[arg-type]
     return demo.to_text(most=2)
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from diptych.common.errors import DiptychError
 from diptych.search.asking.rerank import Rerank
-from diptych.search.asking.results import Answer, Result
+from diptych.search.asking.results import RankedResults, Result
 from diptych.search.evaluate_search import (
-    Asked,
+    QuerySet,
     calibration,
     describe,
     evaluate_index,
@@ -23,8 +23,8 @@ from tests.search.filling.test_read_items import png, tar
 from tests.search.random_embedder import RandomEmbedder, random_units
 
 
-def answer(*keys: str, confidence: float = 0.5) -> Answer:
-    return Answer([Result(key, "picture", 0.5, confidence) for key in keys], {"total": 0.0})
+def answer(*keys: str, confidence: float = 0.5) -> RankedResults:
+    return RankedResults([Result(key, "picture", 0.5, confidence) for key in keys], {"total": 0.0})
 
 
 def test_figures_of_an_index_with_its_own_sentences(vse_folder: str, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_recall_counts_what_an_exact_search_finds(
     queries = index.embedder.embed_texts(["a", "b"])
     found = exact_scores(index.store, queries, 4, "picture")
     np.testing.assert_allclose(found, [[r.score for r in a.results] for a in answers], atol=1e-5)
-    worse = [Answer(answers[0].results[:3], {}), answers[1]]
+    worse = [RankedResults(answers[0].results[:3], {}), answers[1]]
     assert recall_against_exact(index, ["a", "b"], worse, 4) == 7 / 8
     assert np.isneginf(exact_scores(index.store, queries, 30, "picture")[:, 20:]).all()
 
@@ -100,5 +100,5 @@ def test_hits_and_calibration() -> None:
     assert table["matched"] == pytest.approx(2 / 3)
     assert table["matched_without"] == pytest.approx(2 / 3)  # b at 0.95 beside a; z is not there at all
     assert [(b["queries"], b["right"]) for b in table["bins"]] == [(1, 0.0), (0, None), (0, None), (0, None), (2, 0.5)]
-    assert calibration([Answer([], {})], ["a"]) == {}
-    assert Asked(["a"]).right is None
+    assert calibration([RankedResults([], {})], ["a"]) == {}
+    assert QuerySet(["a"]).right is None

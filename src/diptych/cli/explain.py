@@ -49,10 +49,10 @@ def command(
     subject = find(matcher, model, image, features)
     if other_image is not None and other_sentence is not None:
         both = [subject, find(matcher, model, other_image, features)]
-        found = compare(matcher, [s.given for s in both], [sentence, other_sentence], left_out=left_out)
-        told = found.to_json()
+        comparison = compare(matcher, [s.given for s in both], [sentence, other_sentence], left_out=left_out)
+        told = comparison.to_json()
         if suffix != ".json":
-            sheet = comparison_sheet(found, [s.shown() for s in both])
+            sheet = comparison_sheet(comparison, [s.shown() for s in both])
             title = f"{sentence} / {other_sentence}"
             _save(
                 sheet,
@@ -74,7 +74,7 @@ def command(
 
 
 @dataclass(frozen=True)
-class Subject:
+class PictureToExplain:
     """A picture to explain: what the matcher is given, and what is drawn on, where it is at hand."""
 
     given: Image.Image | Regions
@@ -96,7 +96,7 @@ class Subject:
         return shown
 
 
-def find(matcher: Matcher, run: str, image: str, features: Path | None) -> Subject:
+def find(matcher: Matcher, run: str, image: str, features: Path | None) -> PictureToExplain:
     """The picture with what the matcher takes of it.
 
     A file; with `features`, the row whose id is the file's path, name or stem; or a drawn scene by its id.
@@ -105,9 +105,9 @@ def find(matcher: Matcher, run: str, image: str, features: Path | None) -> Subje
 
     picture = open_picture(image) if Path(image).is_file() else None
     if features is not None:
-        return Subject(_row(image, features), picture)
+        return PictureToExplain(_row(image, features), picture)
     if picture is not None:
-        return Subject(picture, picture)
+        return PictureToExplain(picture, picture)
     scene = _SCENE.fullmatch(image)
     if scene is None:
         raise DiptychError(f"{image}: no such picture")
@@ -127,7 +127,7 @@ def _row(image: str, features: Path) -> Regions:
     raise DiptychError(f"{features}: has no features of {image!r}; its ids look like {next(iter(rows))!r}")
 
 
-def _drawn(matcher: Matcher, run: str, seed: int, index: int) -> Subject:
+def _drawn(matcher: Matcher, run: str, seed: int, index: int) -> PictureToExplain:
     from diptych.data.scenes import SceneFeatures, captioned, draw
     from diptych.training.data import ScenesConfig
     from diptych.training.recipe import load_run_recipe
@@ -135,22 +135,22 @@ def _drawn(matcher: Matcher, run: str, seed: int, index: int) -> Subject:
     scene = captioned(seed, index).scene
     picture = draw(scene, 480)
     if matcher.takes_pictures:
-        return Subject(picture, picture)
+        return PictureToExplain(picture, picture)
     kind = "boxes"
     if (Path(run) / "recipe.json").is_file():
         data = load_run_recipe(Path(run)).data
         kind = data.regions if isinstance(data, ScenesConfig) else kind
-    return Subject(SceneFeatures([scene], "grid" if kind == "grid" else "boxes")[0], picture)
+    return PictureToExplain(SceneFeatures([scene], "grid" if kind == "grid" else "boxes")[0], picture)
 
 
 def _lines(path: Path) -> list[str]:
     try:
-        found = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise DiptychError(f"--sentences: {path} cannot be read: {error}") from None
-    if not found:
+    if not lines:
         raise DiptychError(f"--sentences: {path} is empty; expected one sentence a line")
-    return found
+    return lines
 
 
 def _save(sheet: Image.Image, out: Path, page: str | None) -> None:

@@ -59,20 +59,20 @@ def command(
         if not bulk.is_first():
             _take_part(device)
             return
-    found = _open(address, model, keep_locals, device, None if paths else import_from)
-    with found:
-        outcome: dict[str, Any] = {"index": found.store.address, "model": found.model}
+    opened = _open(address, model, keep_locals, device, None if paths else import_from)
+    with opened:
+        outcome: dict[str, Any] = {"index": opened.store.address, "model": opened.model}
         if import_from is not None:
-            outcome["imported"] = found.import_(import_from)
-            found.prepare()
+            outcome["imported"] = opened.import_(import_from)
+            opened.prepare()
         problems: list[str] = []
         if paths:
             problems = _sync(
-                found, paths, outcome, what, exclude or [], hidden, archives, metadata, batch_size, workers
+                opened, paths, outcome, what, exclude or [], hidden, archives, metadata, batch_size, workers
             )
         if export_to is not None:
-            outcome["exported"] = found.export(export_to)
-        outcome["entries"] = found.count()
+            outcome["exported"] = opened.export(export_to)
+        outcome["entries"] = opened.count()
         outcome["problems"] = problems
     _tell(outcome, as_json)
     if problems and strict:
@@ -97,7 +97,7 @@ def _open(address: str | Path, model: str | None, keep_locals: str | None, devic
 
 
 def _sync(
-    found: Any,
+    opened: Any,
     paths: list[Path],
     outcome: dict[str, Any],
     what: str,
@@ -114,11 +114,16 @@ def _sync(
     options |= {"metadata": metadata, "batch_size": batch_size, "workers": workers}
     if bulk.world_size() > 1:
         with bulk.together():
-            settings = {"model": found.model, "locals": found.kept_locals, "batch_size": batch_size, "workers": workers}
-            options["embed"] = bulk.hand_out(found.local_embed(batch_size, workers), settings)
-            report = found.sync(*paths, **options)
+            settings = {
+                "model": opened.model,
+                "locals": opened.kept_locals,
+                "batch_size": batch_size,
+                "workers": workers,
+            }
+            options["embed"] = bulk.hand_out(opened.local_embed(batch_size, workers), settings)
+            report = opened.sync(*paths, **options)
     else:
-        report = found.sync(*paths, **options)
+        report = opened.sync(*paths, **options)
     outcome |= {name: getattr(report, name) for name in ("added", "changed", "moved", "deleted", "unchanged")}
     outcome["seconds"] = round(report.seconds, 3)
     return [str(problem) for problem in report.problems]

@@ -12,8 +12,8 @@ import typer
 from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
-    from diptych.search.asking.query import Query
-    from diptych.search.asking.results import Answer
+    from diptych.search.asking.query import SearchQuery
+    from diptych.search.asking.results import RankedResults
 
 AT_ONCE = 64
 
@@ -80,13 +80,13 @@ def command(
                 _tell(answer, text, as_json)
 
 
-def _query(words: list[str], images: list[Path]) -> "Query":
-    from diptych.search.asking.query import Query, Term, parse_terms
+def _query(words: list[str], images: list[Path]) -> "SearchQuery":
+    from diptych.search.asking.query import SearchQuery, Term, parse_terms
 
-    return Query((*parse_terms(words), *(Term(image) for image in images)))
+    return SearchQuery((*parse_terms(words), *(Term(image) for image in images)))
 
 
-def _lines(file: Any) -> Iterator[list[tuple[str, "Query"]]]:
+def _lines(file: Any) -> Iterator[list[tuple[str, "SearchQuery"]]]:
     """Queries from lines, some at a time; one by one where a person types them."""
     from diptych.search.asking.query import parse_line
 
@@ -97,7 +97,7 @@ def _lines(file: Any) -> Iterator[list[tuple[str, "Query"]]]:
         yield some
 
 
-def _tell(answer: "Answer", query: str | None, as_json: bool) -> None:
+def _tell(answer: "RankedResults", query: str | None, as_json: bool) -> None:
     if as_json:
         told = answer.to_json() if query is None else {"query": query, **answer.to_json()}
         print(json.dumps(told, ensure_ascii=False), flush=True)

@@ -78,8 +78,8 @@ def command(
         queue=queue,
         timeout=timeout,
     )
-    with Index.open(address, device=device) as found:
-        run_server(settings, found, lambda taken: _tell(taken, len(found), not token, as_json))
+    with Index.open(address, device=device) as opened:
+        run_server(settings, opened, lambda taken: _tell(taken, len(opened), not token, as_json))
     print("stopped", file=sys.stderr)
 
 

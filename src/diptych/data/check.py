@@ -9,7 +9,7 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.common.progress import track
-from diptych.data.collection import Collection, Features, Item, Problem
+from diptych.data.collection import Collection, DataProblem, Features, Item
 from diptych.data.feature_file import FeatureFile
 from diptych.data.readers.arrays import place
 from diptych.data.readers.faults import Faults
@@ -34,9 +34,9 @@ def check(collection: Collection, faults: Faults, sample: int | None = None) -> 
     bad: set[int] = set()
     sizes: list[tuple[int, int]] = []
     for item, result in _decoded([item for item in looked if item.open is not None]):
-        if isinstance(result, Problem):
+        if isinstance(result, DataProblem):
             bad.add(id(item))
-            faults.found(result.where, result.what)
+            faults.tell(result.where, result.what)
         else:
             sizes.append(result)
     regions: list[int] = []
@@ -47,13 +47,13 @@ def check(collection: Collection, faults: Faults, sample: int | None = None) -> 
     if collection.features is not None:
         rows = {item.row: item for item in looked if item.row is not None}
         for row, item in track(rows.items(), "looking at features", len(rows), "pictures"):
-            found = _scan(collection.features, row, item.id)
-            if isinstance(found, Problem):
+            counted = _scan(collection.features, row, item.id)
+            if isinstance(counted, DataProblem):
                 bad.update(id(other) for other in looked if other.row == row)
-                faults.found(found.where, found.what)
+                faults.tell(counted.where, counted.what)
             else:
-                regions.append(found[0])
-                boxes += found[1]
+                regions.append(counted[0])
+                boxes += counted[1]
     return Checked([item for item in collection.items if id(item) not in bad], sizes, regions, boxes)
 
 
@@ -64,7 +64,7 @@ def spread(items: Sequence[Item], count: int | None) -> list[Item]:
     return [items[int(i)] for i in np.linspace(0, len(items) - 1, count).round()] if count > 0 else []
 
 
-def _decoded(items: Sequence[Item]) -> Iterator[tuple[Item, tuple[int, int] | Problem]]:
+def _decoded(items: Sequence[Item]) -> Iterator[tuple[Item, tuple[int, int] | DataProblem]]:
     # Pillow decodes outside the interpreter's lock, so threads are enough.
     pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
     try:
@@ -74,44 +74,46 @@ def _decoded(items: Sequence[Item]) -> Iterator[tuple[Item, tuple[int, int] | Pr
         pool.shutdown(cancel_futures=True)
 
 
-def _decode(item: Item) -> tuple[int, int] | Problem:
+def _decode(item: Item) -> tuple[int, int] | DataProblem:
     where = item.path or item.id
     try:
         assert item.open is not None
         return item.open().size
     except DiptychError as error:
-        return Problem(where, str(error).removeprefix(f"{where}: "))
+        return DataProblem(where, str(error).removeprefix(f"{where}: "))
 
 
-def _scan(features: Features, row: int, name: str) -> tuple[int, bool] | Problem:
+def _scan(features: Features, row: int, name: str) -> tuple[int, bool] | DataProblem:
     """How many regions a row has and whether with boxes, or what is wrong with it."""
     where = f"{place(features, row)} (picture {name!r})"
     try:
-        found = features[row]
+        local = features[row]
     except DiptychError as error:
-        return Problem(where, str(error).removeprefix(f"{place(features, row)}: "))
+        return DataProblem(where, str(error).removeprefix(f"{place(features, row)}: "))
     except IndexError:
-        return Problem(where, f"no such row; there are {len(features)}")
-    vectors = np.asarray(found.vectors)
+        return DataProblem(where, f"no such row; there are {len(features)}")
+    vectors = np.asarray(local.vectors)
     if vectors.ndim != 2 or not len(vectors):
-        return Problem(where, f"shape {vectors.shape}; expected (regions, {features.dim}) with at least one region")
+        return DataProblem(where, f"shape {vectors.shape}; expected (regions, {features.dim}) with at least one region")
     if vectors.shape[1] != features.dim:
-        return Problem(where, f"vectors of dimension {vectors.shape[1]}; expected {features.dim}")
+        return DataProblem(where, f"vectors of dimension {vectors.shape[1]}; expected {features.dim}")
     wrong = ~np.isfinite(vectors)
     if wrong.any():
         region, position = (int(i) for i in np.argwhere(wrong)[0])
         value = vectors[region, position]
         kind = "NaN" if np.isnan(value) else "infinity"
-        return Problem(where, f"{kind} in region {region} at position {position}, {int(wrong.sum())} such in all")
-    if found.boxes is None:
+        return DataProblem(where, f"{kind} in region {region} at position {position}, {int(wrong.sum())} such in all")
+    if local.boxes is None:
         return len(vectors), False
-    boxes = np.asarray(found.boxes)
+    boxes = np.asarray(local.boxes)
     if boxes.shape != (len(vectors), 4):
-        return Problem(where, f"boxes of shape {boxes.shape}; expected ({len(vectors)}, 4)")
+        return DataProblem(where, f"boxes of shape {boxes.shape}; expected ({len(vectors)}, 4)")
     if not np.isfinite(boxes).all():
-        return Problem(where, "a box is not finite")
+        return DataProblem(where, "a box is not finite")
     turned = (boxes[:, 2:] < boxes[:, :2]).any(1)
     if turned.any():
         first = int(turned.argmax())
-        return Problem(where, f"box {first} is {boxes[first].tolist()}; expected x0 y0 x1 y1 with x0 <= x1, y0 <= y1")
+        return DataProblem(
+            where, f"box {first} is {boxes[first].tolist()}; expected x0 y0 x1 y1 with x0 <= x1, y0 <= y1"
+        )
     return len(vectors), True

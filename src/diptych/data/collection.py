@@ -62,7 +62,7 @@ class Features(Protocol):
 
 
 @dataclass(frozen=True)
-class Problem:
+class DataProblem:
     """Something wrong in the data: where it is, and what was found and expected."""
 
     where: str
@@ -79,7 +79,7 @@ class Collection:
     name: str
     items: Sequence[Item]
     features: Features | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[DataProblem, ...] = ()
     format: str = ""  # the kind of source that it was read from, for people
 
     def __len__(self) -> int:

@@ -27,7 +27,7 @@ DTYPES: dict[str, np.dtype[Any]] = {"half": np.dtype("<f2"), "single": np.dtype(
 
 
 @dataclass(frozen=True)
-class Source:
+class FeatureSource:
     """What the features were computed with.
 
     backbone, size: as `load_extractor` takes them
@@ -45,7 +45,7 @@ class Source:
     weights: str = ""
     package: str = ""
 
-    def differences(self, other: "Source") -> str:
+    def differences(self, other: "FeatureSource") -> str:
         """The fields in which two sources differ, for people."""
         mine, theirs = to_tree(self), to_tree(other)
         return ", ".join(f"{key} {mine[key]!r} and {theirs[key]!r}" for key in mine if mine[key] != theirs[key])
@@ -65,7 +65,7 @@ class FeatureFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         index = self._read_index()
-        self.source = parse(Source, index["source"], f"{self.path}: source")
+        self.source = parse(FeatureSource, index["source"], f"{self.path}: source")
         self.ids: list[str] = index["ids"]
         self._arrays = index["arrays"]
         lengths = self._array("lengths")

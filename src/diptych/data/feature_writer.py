@@ -20,7 +20,7 @@ from diptych.common.config import parse, read_json, to_tree
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json, write_text
 from diptych.data.collection import Regions
-from diptych.data.feature_file import DTYPES, END, HEAD, TRAILER, FeatureFile, Source, part_folder
+from diptych.data.feature_file import DTYPES, END, HEAD, TRAILER, FeatureFile, FeatureSource, part_folder
 
 _COMMIT_SECONDS = 2.0
 _BOX_BYTES = 20  # x0 y0 x1 y1 and the score, in single precision
@@ -32,7 +32,7 @@ class FeatureWriter:
     Boxes and scores are kept where the source has no grid, whose cells need none.
     """
 
-    def __init__(self, path: Path, source: Source) -> None:
+    def __init__(self, path: Path, source: FeatureSource) -> None:
         self.path, self.source = path, source
         self.boxes = source.grid is None
         self._row = source.dim * DTYPES[source.precision].itemsize
@@ -146,7 +146,7 @@ class FeatureWriter:
         if not begun.exists():
             write_json(begun, to_tree(self.source))
             return []
-        source = parse(Source, read_json(begun), str(begun))
+        source = parse(FeatureSource, read_json(begun), str(begun))
         if source != self.source:
             raise DiptychError(
                 f"{self.folder}: begun with {source.differences(self.source)} now; "

@@ -146,13 +146,13 @@ def _read_folder(folder: Path, faults: Faults, split: str | None) -> Collection:
     source = _tars_or_features(folder, faults)
     if source is None:
         return read_folder(folder, faults)
-    found = captions_in(folder, [], faults)
-    if not found:
+    files = captions_in(folder, [], faults)
+    if not files:
         return source
-    places = " and ".join(str(path) for path, _ in found)
+    places = " and ".join(str(path) for path, _ in files)
     what = "picture" if source.features is None else "features"
     whole = with_captions(
-        read_several(found, faults), places, source, str(folder), faults, every=source.features is None, what=what
+        read_several(files, faults), places, source, str(folder), faults, every=source.features is None, what=what
     )
     return replace(whole, name=folder.name)
 

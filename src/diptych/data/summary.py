@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from diptych.data.check import Checked, spread
-from diptych.data.collection import Collection, Problem
+from diptych.data.collection import Collection, DataProblem
 from diptych.data.vocabulary import split_words
 
 
@@ -76,7 +76,7 @@ class Summary:
     picture_files: PictureSummary
     restval: int
     examples: list[Example]
-    problems: list[Problem]
+    problems: list[DataProblem]
 
     def as_json(self) -> dict[str, Any]:
         """Plain dictionaries and lists, ready for JSON."""
@@ -92,9 +92,9 @@ def summarise(collection: Collection, checked: Checked) -> Summary:
         before = splits.get(item.split, SplitCount(0, 0))
         splits[item.split] = SplitCount(before.pictures + 1, before.captions + len(item.sentences))
         for sentence in item.sentences:
-            found = split_words(sentence.text)
-            words.update(found)
-            lengths.append(len(found))
+            tokens = split_words(sentence.text)
+            words.update(tokens)
+            lengths.append(len(tokens))
     return Summary(
         name=collection.name,
         format=collection.format,

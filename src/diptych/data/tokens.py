@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from diptych.data.batches import Tokens, pad_tokens
-from diptych.data.file_pieces import FilePieceTokenizer, has_file_pieces
+from diptych.data.tokenizer_file import FilePieceTokenizer, has_file_pieces
 from diptych.data.vocabulary import Vocabulary
 
 

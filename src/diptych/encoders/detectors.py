@@ -90,14 +90,14 @@ class Detector(Extractor):
         shapes: dict[tuple[int, ...], list[int]] = {}
         for i, p in enumerate(pixels):
             shapes.setdefault(p.shape, []).append(i)
-        found: dict[int, Regions] = {}
+        regions: dict[int, Regions] = {}
         for members in shapes.values():
             batch = normalise([pixels[i] for i in members], self.preprocess.mean, self.preprocess.std, self.device)
             vectors, boxes, scores = self(batch)
             for i, v, b, s in zip(members, vectors.to(dtype).cpu(), boxes.cpu(), scores.float().cpu(), strict=True):
                 corners = (b.float() * torch.tensor(sizes[i]).repeat(2)).numpy()
-                found[i] = Regions(v.numpy(), corners, sizes[i], s.numpy())
-        return [found[i] for i in range(len(pixels))]
+                regions[i] = Regions(v.numpy(), corners, sizes[i], s.numpy())
+        return [regions[i] for i in range(len(pixels))]
 
 
 def confidences(logits: Tensor, labels: int) -> Tensor:

@@ -41,8 +41,8 @@ class EfficientNetLite(Backbone):
     def forward(self, pixels: Tensor) -> Tensor:
         """(n, 3, size, size) -> (n, cells, 1280)."""
         if pixels.shape[-2:] != (self.size, self.size):
-            found = "x".join(map(str, pixels.shape[-2:]))
-            raise DiptychError(f"{self.name}: built for {self.size}x{self.size} pixels, and was given {found}")
+            given = "x".join(map(str, pixels.shape[-2:]))
+            raise DiptychError(f"{self.name}: built for {self.size}x{self.size} pixels, and was given {given}")
         features: Tensor = self.model.extract_features(pixels)
         return features.flatten(2).transpose(1, 2)
 

@@ -15,8 +15,8 @@ from torch import nn
 import diptych
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
-from diptych.data.collection import Item, Problem, Regions
-from diptych.data.feature_file import Source
+from diptych.data.collection import DataProblem, Item, Regions
+from diptych.data.feature_file import FeatureSource
 from diptych.data.feature_writer import FeatureWriter
 from diptych.encoders.backbones import Extractor, Size, load_backbone
 from diptych.encoders.preprocess import read_picture
@@ -46,9 +46,9 @@ def load_extractor(name: str, size: int | None = None, regions: int | None = Non
     return load_backbone(name, size).eval()
 
 
-def describe(extractor: Extractor, name: str, precision: Precision = "half") -> Source:
+def describe(extractor: Extractor, name: str, precision: Precision = "half") -> FeatureSource:
     """What a feature file says about where its features came from."""
-    return Source(
+    return FeatureSource(
         backbone=name,
         size=extractor.size,
         dim=extractor.dim,
@@ -77,7 +77,7 @@ def extract_features(
     *,
     batch_size: int | None = None,
     workers: int | None = None,
-) -> list[Problem]:
+) -> list[DataProblem]:
     """Add the features of the pictures that `writer` does not have yet; returns those that could not be read.
 
     On the CPU each worker takes a batch from the file to the features on one core, so that decoding never waits for
@@ -108,7 +108,7 @@ def extract_features(
         prepared = prepare(batch)
         return prepared, finish(prepared)
 
-    problems: list[Problem] = []
+    problems: list[DataProblem] = []
     with progress_bar("pictures") as bar, _threads_kept():
         task = bar.add_task("features", total=len(items), completed=len(items) - len(waiting), note="")
         ready: Iterator[tuple[_Batch, list[tuple[Item, Regions]]]]
@@ -116,8 +116,8 @@ def extract_features(
             ready = _in_order(whole, batches, workers)
         else:
             ready = ((batch, finish(batch)) for batch in _in_order(prepare, batches, workers))
-        for batch, found in ready:
-            for item, regions in found:
+        for batch, done in ready:
+            for item, regions in done:
                 writer.add(item.id, regions)
             problems += batch.problems
             bar.update(task, advance=len(batch.entries), note=f"{len(problems)} unreadable" if problems else "")
@@ -128,26 +128,26 @@ def extract_features(
 class _Batch:
     """Pictures ready for the model, and those that could not be read."""
 
-    def __init__(self, entries: list[tuple[Item, np.ndarray, Size] | Problem]) -> None:
+    def __init__(self, entries: list[tuple[Item, np.ndarray, Size] | DataProblem]) -> None:
         self.entries = entries
-        self.problems = [entry for entry in entries if isinstance(entry, Problem)]
+        self.problems = [entry for entry in entries if isinstance(entry, DataProblem)]
 
     def extract(self, extractor: Extractor, dtype: torch.dtype) -> list[tuple[Item, Regions]]:
         """The features of those that could be read."""
-        good = [entry for entry in self.entries if not isinstance(entry, Problem)]
+        good = [entry for entry in self.entries if not isinstance(entry, DataProblem)]
         if not good:
             return []
-        found = extractor.extract([pixels for _, pixels, _ in good], [size for _, _, size in good], dtype)
-        return [(item, regions) for (item, _, _), regions in zip(good, found, strict=True)]
+        local = extractor.extract([pixels for _, pixels, _ in good], [size for _, _, size in good], dtype)
+        return [(item, regions) for (item, _, _), regions in zip(good, local, strict=True)]
 
 
-def _prepare(extractor: Extractor, item: Item) -> tuple[Item, np.ndarray, Size] | Problem:
+def _prepare(extractor: Extractor, item: Item) -> tuple[Item, np.ndarray, Size] | DataProblem:
     try:
         image, size = read_picture(item, extractor.size)
         return item, extractor.prepare(image), size
     except DiptychError as error:
         where = item.path or item.id
-        return Problem(where, str(error).removeprefix(f"{where}: "))
+        return DataProblem(where, str(error).removeprefix(f"{where}: "))
 
 
 @contextmanager

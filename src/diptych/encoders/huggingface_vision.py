@@ -70,8 +70,8 @@ class HuggingFaceBackbone(Backbone):
     def forward(self, pixels: Tensor) -> Tensor:
         """(n, 3, size, size) -> (n, cells, dim)."""
         if pixels.shape[-2:] != (self.size, self.size):
-            found = "x".join(map(str, pixels.shape[-2:]))
-            raise DiptychError(f"{self.name}: built for {self.size}x{self.size} pixels, and was given {found}")
+            given = "x".join(map(str, pixels.shape[-2:]))
+            raise DiptychError(f"{self.name}: built for {self.size}x{self.size} pixels, and was given {given}")
         hidden: Tensor = self.model(pixel_values=pixels, **self._options).last_hidden_state
         if hidden.ndim == 4:
             return hidden.flatten(2).transpose(1, 2)

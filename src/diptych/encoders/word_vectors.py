@@ -16,11 +16,11 @@ def read_word_vectors(source: str, vocabulary: list[str], dim: int) -> dict[int,
     source: `glove-6b-50d` (its PyPI package), or a text file of lines "word x1 x2 … xd".
     """
     rows = {word: row for row, word in enumerate(vocabulary)}
-    found = _read_package(rows) if source == PACKAGED else _read_text(Path(source), rows, dim)
-    wrong = next((v for v in found.values() if v.shape != (dim,)), None)
+    vectors = _read_package(rows) if source == PACKAGED else _read_text(Path(source), rows, dim)
+    wrong = next((v for v in vectors.values() if v.shape != (dim,)), None)
     if wrong is not None:
         raise DiptychError(f"{source}: vectors have {wrong.shape[0]} dimensions; word_dim is {dim}")
-    return found
+    return vectors
 
 
 def _read_package(rows: dict[str, int]) -> dict[int, np.ndarray]:
@@ -33,7 +33,7 @@ def _read_package(rows: dict[str, int]) -> dict[int, np.ndarray]:
 
 
 def _read_text(path: Path, rows: dict[str, int], dim: int) -> dict[int, np.ndarray]:
-    found: dict[int, np.ndarray] = {}
+    vectors: dict[int, np.ndarray] = {}
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -42,9 +42,9 @@ def _read_text(path: Path, rows: dict[str, int], dim: int) -> dict[int, np.ndarr
                     continue
                 if word in rows:
                     try:
-                        found[rows[word]] = np.array(values, dtype=np.float32)
+                        vectors[rows[word]] = np.array(values, dtype=np.float32)
                     except ValueError:
                         raise DiptychError(f"{path}: line {number}: expected a word and {dim} numbers") from None
     except FileNotFoundError:
         raise DiptychError(f"{path}: no such file; expected word vectors") from None
-    return found
+    return vectors

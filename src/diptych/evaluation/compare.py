@@ -38,7 +38,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Figures of several runs under one protocol; the first is what the others are compared with.
 
     figures: by figure, then by run; differences: by figure, then by run but for the first
@@ -64,7 +64,7 @@ def compare(
     permutations: int = 10_000,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Comparison:
+) -> RunComparison:
     """Compare runs by name, each with its evaluation on the same queries; the first is the base."""
     if len(evaluations) < 2:
         raise DiptychError(f"compare: expected at least two runs, got {len(evaluations)}")
@@ -108,7 +108,7 @@ def compare(
             )
             for r, name in enumerate(names[1:])
         }
-    return Comparison(results[0].protocol, tuple(names), figures, differences, confidence, draws, permutations, seed)
+    return RunComparison(results[0].protocol, tuple(names), figures, differences, confidence, draws, permutations, seed)
 
 
 def _check_same_queries(evaluations: Mapping[str, Evaluation]) -> None:
@@ -131,7 +131,7 @@ def _check_same_queries(evaluations: Mapping[str, Evaluation]) -> None:
 
 def _parts(result: Evaluation, units: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For every figure that is a mean over queries: each unit's weighted sum of values, and of weights: (units,)."""
-    found = {}
+    parts = {}
     for direction in ("i2t", "t2i"):
         here = {key.split("/", 1)[1]: v for key, v in result.per_query.items() if key.startswith(f"{direction}/")}
         owner, weight = here["owner"], here["weight"]
@@ -142,8 +142,8 @@ def _parts(result: Evaluation, units: int) -> dict[str, tuple[np.ndarray, np.nda
             values = {key: v for key, v in here.items() if key not in ("query", "owner", "weight")}
         total = np.bincount(owner, weight, minlength=units)
         for key, value in values.items():
-            found[f"{direction}/{key}"] = np.bincount(owner, weight * value, minlength=units), total
-    return found
+            parts[f"{direction}/{key}"] = np.bincount(owner, weight * value, minlength=units), total
+    return parts
 
 
 def _bootstrap(sums: np.ndarray, weights: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:

@@ -59,7 +59,7 @@ def gallery(
 
     Captions that the split does not count (a picture's sixth) are left out; one that is missing is an error.
     """
-    found = []
+    sides = []
     for what, ids, expected in zip(("picture", "caption"), (image_ids, sentence_ids), split_ids(), strict=True):
         numbers = [coco_number(str(text)) for text in ids]
         positions = {number: i for i, number in enumerate(numbers) if number in expected}
@@ -73,8 +73,8 @@ def gallery(
                 f"{protocol}: {len(missing)} of the {len(expected):,} test {what}s are not in the data, such as "
                 f"COCO id {min(missing)}; expected COCO's whole Karpathy test split with COCO's ids{example}"
             )
-        found.append({number: position for number, position in positions.items() if number is not None})
-    return found[0], found[1]
+        sides.append({number: position for number, position in positions.items() if number is not None})
+    return sides[0], sides[1]
 
 
 def positives_of(
@@ -126,10 +126,10 @@ def eccv_caption(
     for direction, side, size in zip(("i2t", "t2i"), ranks, sizes, strict=True):
         asking = np.unique(side.query)
         for which, values in figures.items():
-            found = query_figures(side.query, side.place, getattr(side, which), size[asking])
-            values.update({f"{direction}/{key}": float(np.mean(value)) for key, value in found.items()})
+            results = query_figures(side.query, side.place, getattr(side, which), size[asking])
+            values.update({f"{direction}/{key}": float(np.mean(value)) for key, value in results.items()})
             if which == "mean":
-                per_query |= {f"{direction}/{key}": value for key, value in found.items()}
+                per_query |= {f"{direction}/{key}": value for key, value in results.items()}
         per_query[f"{direction}/query"] = asking
         per_query[f"{direction}/weight"] = np.full(len(asking), 1 / len(asking))
     return figures["mean"], ranges_between(figures["optimistic"], figures["pessimistic"]), per_query

@@ -44,9 +44,9 @@ class EnsembleSource:
 
     def pairs(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray | None:
         """The mean of the members' scores of these pairs."""
-        found = [member.pairs(images, texts) for member in self.members]
-        known = [scores for scores in found if scores is not None]
-        return np.mean(known, axis=0) if len(known) == len(found) else None
+        each = [member.pairs(images, texts) for member in self.members]
+        known = [scores for scores in each if scores is not None]
+        return np.mean(known, axis=0) if len(known) == len(each) else None
 
     def part(self, images: np.ndarray, texts: np.ndarray) -> "EnsembleSource":
         """Fewer pictures and sentences."""

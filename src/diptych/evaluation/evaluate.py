@@ -16,7 +16,14 @@ from diptych.evaluation.ensemble import EnsembleSource
 from diptych.evaluation.positives import even_owners
 from diptych.evaluation.protocols import check_protocol, evaluate_source, fit_collection
 from diptych.evaluation.result import Evaluation
-from diptych.evaluation.sources import EmbeddingSource, MatcherSource, MatrixSource, Source, block_source, read_vectors
+from diptych.evaluation.sources import (
+    EmbeddingSource,
+    MatcherSource,
+    MatrixSource,
+    ScoreSource,
+    block_source,
+    read_vectors,
+)
 from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
 
@@ -37,7 +44,7 @@ def evaluate_scores(
             scores = np.load(scores, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise DiptychError(f"{scores}: expected an .npy file of scores: {error}") from None
-    source: Source
+    source: ScoreSource
     if isinstance(scores, Iterable) and not isinstance(scores, Tensor | np.ndarray | list | tuple):
         if owners is None:
             raise DiptychError("owners: blocks of scores need the picture of each sentence")

@@ -12,7 +12,7 @@ from diptych.evaluation.figures import Figures, Ranges, with_ranges
 from diptych.evaluation.positives import Positives, as_owners
 from diptych.evaluation.ranks import Ranks, count_ranks
 from diptych.evaluation.result import Evaluation, prefixed
-from diptych.evaluation.sources import Source
+from diptych.evaluation.sources import ScoreSource
 
 PROTOCOLS = {
     "flickr30k": "Flickr30K: 1,000 test pictures with five sentences each",
@@ -49,7 +49,7 @@ def fit_collection(collection: Collection, protocol: str) -> tuple[Collection, l
 
 
 def evaluate_source(
-    source: Source,
+    source: ScoreSource,
     owners: np.ndarray,
     protocol: str = "all-pairs",
     image_ids: Sequence[str] | None = None,
@@ -105,7 +105,7 @@ def rank_results(i2t: Ranks, t2i: Ranks, owners: np.ndarray) -> PerQuery:
     return results
 
 
-def _folds(source: Source, owners: np.ndarray, fold: int) -> tuple[Figures, Ranges, PerQuery]:
+def _folds(source: ScoreSource, owners: np.ndarray, fold: int) -> tuple[Figures, Ranges, PerQuery]:
     """Each fold of consecutive pictures meets its own sentences only; the figures are the folds' means."""
     images = source.shape[0]
     if images % fold:
@@ -135,7 +135,7 @@ def _folds(source: Source, owners: np.ndarray, fold: int) -> tuple[Figures, Rang
 
 
 def _annotated(
-    source: Source, owners: np.ndarray, protocol: str, image_ids: Sequence[str], sentence_ids: Sequence[str]
+    source: ScoreSource, owners: np.ndarray, protocol: str, image_ids: Sequence[str], sentence_ids: Sequence[str]
 ) -> tuple[Figures, Ranges, PerQuery]:
     """ECCV Caption and CxC: their right pairs, on COCO's 5,000 pictures and 25,000 captions."""
     images, texts = gallery(protocol, image_ids, sentence_ids)

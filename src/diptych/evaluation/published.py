@@ -70,17 +70,17 @@ class PublishedTable:
 
     def row(self, label: str, protocol: str | None = None) -> PublishedRow:
         """The row of a method (or of its whole label), under a protocol where it has several."""
-        found = [
+        fitting = [
             row
             for row in self.rows
             if label in (row.method, row.label) and (protocol is None or row.protocol == protocol)
         ]
-        if not found:
+        if not fitting:
             raise DiptychError(f"{self.id}: no row {label!r}; {nearest(label, [row.label for row in self.rows])}")
-        if len({row.label for row in found}) > 1 or len({row.protocol for row in found}) > 1:
-            choices = ", ".join(f"{row.label} [{row.protocol}]" for row in found)
+        if len({row.label for row in fitting}) > 1 or len({row.protocol for row in fitting}) > 1:
+            choices = ", ".join(f"{row.label} [{row.protocol}]" for row in fitting)
             raise DiptychError(f"{self.id}: {label!r} fits several rows: {choices}")
-        return found[0]
+        return fitting[0]
 
 
 @lru_cache

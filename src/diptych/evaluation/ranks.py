@@ -15,7 +15,7 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.evaluation.positives import Positives
-from diptych.evaluation.sources import ScoreBlock, Source
+from diptych.evaluation.sources import ScoreBlock, ScoreSource
 
 ABSOLUTE = 0.2  # of the tolerance: what is allowed to scores near 0
 CACHED = 1 << 20  # scores that are counted at once
@@ -55,7 +55,7 @@ class Ranks:
 
 
 def count_ranks(
-    source: Source, i2t: Positives, t2i: Positives | None = None, every: bool = False
+    source: ScoreSource, i2t: Positives, t2i: Positives | None = None, every: bool = False
 ) -> tuple[Ranks, Ranks]:
     """Ranks of sentences for pictures, and of pictures for sentences.
 
@@ -83,7 +83,7 @@ def _sides(sets: list[Positives], scores: list[np.ndarray], every: bool, toleran
     return [_Side(sets[-axis], axis, scores[-axis], every, tolerance) for axis in (0, 1)]
 
 
-def _go_through(source: Source, seen: "Sequence[_Seen]", sides: "Sequence[_Side]") -> None:
+def _go_through(source: ScoreSource, seen: "Sequence[_Seen]", sides: "Sequence[_Side]") -> None:
     cells = 0
     with ThreadPoolExecutor(max(1, len(sides))) as pool:
         # Threads cost more than they save on a small matrix.

@@ -49,14 +49,14 @@ def evaluate_reranked(
     kept = encode_collection(fast, collection, batch_size)
     encoded = time.perf_counter()
     first = evaluate_kept(fast, *kept, owners)
-    found = {query: _candidates(fast, *kept, depth, query) for query in SIDES}
+    candidates = {query: _candidates(fast, *kept, depth, query) for query in SIDES}
     ranked = time.perf_counter()
     images, texts = encode_collection(slow, collection, batch_size)
     slow_encoded = time.perf_counter()
     positions = torch.from_numpy(owners)
 
     def rescored(queries: Kept, items: Kept, query: Side) -> Tensor:
-        scores, places = found[query]
+        scores, places = candidates[query]
         second = score_candidates(slow, queries, items, places, query)
         return torch.from_numpy(fuse(scores.numpy(), second.numpy(), fusion))
 
@@ -64,13 +64,13 @@ def evaluate_reranked(
         first,
         "i2t",
         rescored(images, texts, "images"),
-        positions[found["images"][1]] == torch.arange(len(images)).unsqueeze(1),
+        positions[candidates["images"][1]] == torch.arange(len(images)).unsqueeze(1),
     )
     t2i = _ranks(
         first,
         "t2i",
         rescored(texts, images, "texts"),
-        found["texts"][1] == positions.unsqueeze(1),
+        candidates["texts"][1] == positions.unsqueeze(1),
     )
     done = time.perf_counter()
     figures, ranges = with_ranges([(i2t, t2i)])

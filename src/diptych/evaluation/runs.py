@@ -42,15 +42,15 @@ def saved_evaluations(run: str | Path) -> dict[str, Path]:
     folder = evaluations_folder(run)
     if folder is None:
         raise DiptychError(f"{run}: no such run")
-    found = {file.stem: file for file in sorted(folder.glob("*.json"))}
-    if not found:
+    files = {file.stem: file for file in sorted(folder.glob("*.json"))}
+    if not files:
         raise DiptychError(f"{run}: holds no evaluations; run `diptych evaluate {run}` first")
-    return found
+    return files
 
 
 def load_evaluations(runs: list[str], protocol: str | None = None, split: str | None = None) -> list[Evaluation]:
     """One evaluation of each run: that of a protocol and split, or the only one that all of them have."""
-    found = []
+    choices = []
     for run in runs:
         loaded = [Evaluation.load(path) for path in saved_evaluations(run).values()]
         fitting = [each for each in loaded if protocol in (None, each.protocol) and split in (None, each.split)]
@@ -59,11 +59,11 @@ def load_evaluations(runs: list[str], protocol: str | None = None, split: str | 
             raise DiptychError(
                 f"{run}: has no evaluation with {protocol or 'any protocol'} on {split or 'any split'}; it has {has}"
             )
-        found.append({(each.protocol, each.split): each for each in fitting})
-    if all(len(each) == 1 for each in found):
-        return [next(iter(each.values())) for each in found]
-    common = sorted(set.intersection(*(set(each) for each in found)))
+        choices.append({(each.protocol, each.split): each for each in fitting})
+    if all(len(each) == 1 for each in choices):
+        return [next(iter(each.values())) for each in choices]
+    common = sorted(set.intersection(*(set(each) for each in choices)))
     if len(common) != 1:
         what = "they share " + ", ".join(f"{p} on {s}" for p, s in common) if common else "they share none"
         raise DiptychError(f"which evaluations to compare is not clear: {what}; choose with --protocol and --split")
-    return [each[common[0]] for each in found]
+    return [each[common[0]] for each in choices]

@@ -42,7 +42,7 @@ class Strip:
     scores: Tensor
 
 
-class Source(Protocol):
+class ScoreSource(Protocol):
     """All scores of n pictures with m sentences, a block at a time."""
 
     @property
@@ -59,11 +59,11 @@ class Source(Protocol):
     def pairs(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray | None:
         """Scores of aligned pairs (pairs,), to within rounding; `None` where they cannot be had without a pass."""
 
-    def part(self, images: np.ndarray, texts: np.ndarray) -> "Source":
+    def part(self, images: np.ndarray, texts: np.ndarray) -> "ScoreSource":
         """The scores of chosen pictures with chosen sentences, renumbered from 0."""
 
 
-class RowSource(Source, Protocol):
+class RowSource(ScoreSource, Protocol):
     """A source that can be asked for some pictures at a time."""
 
     def rows(self, start: int, stop: int) -> Iterator[ScoreBlock]:
@@ -236,7 +236,7 @@ class BlockSource:
     def pairs(self, images: np.ndarray, texts: np.ndarray) -> None:
         """Not without going through all blocks."""
 
-    def part(self, images: np.ndarray, texts: np.ndarray) -> Source:
+    def part(self, images: np.ndarray, texts: np.ndarray) -> ScoreSource:
         """The parts of the blocks that lie inside."""
         return BlockSource(_Inside(self, images, texts), (len(images), len(texts)))
 
@@ -271,7 +271,7 @@ def strips(source: RowSource) -> Iterator[ScoreBlock]:
         yield from source.rows(start, min(start + STRIP, source.shape[0]))
 
 
-def block_source(blocks: Iterable[ScoreBlock], shape: tuple[int, int]) -> Source:
+def block_source(blocks: Iterable[ScoreBlock], shape: tuple[int, int]) -> ScoreSource:
     """A source of blocks; an iterator, which cannot be gone through twice, is put together in a float32 matrix."""
     if not isinstance(blocks, Iterator):
         return BlockSource(blocks, shape)

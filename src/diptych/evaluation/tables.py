@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from diptych.common.errors import DiptychError, nearest
-from diptych.evaluation.compare import Comparison
+from diptych.evaluation.compare import RunComparison
 from diptych.evaluation.figures import RECALLS
 from diptych.evaluation.published import PublishedRow, PublishedTable
 from diptych.evaluation.result import Evaluation, prefixed
@@ -18,7 +18,7 @@ _LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{"
 
 
 @dataclass(frozen=True)
-class Table:
+class FigureTable:
     """Rows of cells under headings; numbers are shown with `digits` decimals, or as they come; nothing as a dash.
 
     records: what JSON shows in place of the cells
@@ -43,7 +43,7 @@ class Table:
         return f"{cell:g}" if self.digits is None else f"{cell:.{self.digits}f}"
 
 
-def render(table: Table, format: str = "text") -> str:
+def render(table: FigureTable, format: str = "text") -> str:
     """A table in one of `FORMATS`."""
     check_format(format)
     if format == "text":
@@ -62,7 +62,7 @@ def check_format(format: str) -> None:
         raise DiptychError(f"format: {format!r} does not exist; {nearest(format, list(FORMATS))}")
 
 
-def _text(table: Table) -> str:
+def _text(table: FigureTable) -> str:
     lines = [list(table.columns), *table.cells()]
     widths = [max(len(line[i]) for line in lines) for i in range(len(table.columns))]
     shown = [
@@ -76,7 +76,7 @@ def _text(table: Table) -> str:
     return "\n".join([*([table.title] if table.title else []), shown[0], rule, *shown[1:], *table.notes])
 
 
-def _markdown(table: Table) -> str:
+def _markdown(table: FigureTable) -> str:
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -86,7 +86,7 @@ def _markdown(table: Table) -> str:
     return "\n".join([*head, line(table.columns), rule, *(line(row) for row in table.cells()), *notes])
 
 
-def _latex(table: Table) -> str:
+def _latex(table: FigureTable) -> str:
     def line(cells: Sequence[str]) -> str:
         return " & ".join("".join(_LATEX.get(sign, sign) for sign in cell) for cell in cells) + r" \\"
 
@@ -110,7 +110,7 @@ def figure_keys(evaluation: Evaluation) -> list[str]:
 
 def evaluation_table(
     evaluations: dict[str, Evaluation], beside: PublishedTable | None = None, digits: int = 1
-) -> Table:
+) -> FigureTable:
     """Figures of runs that were evaluated alike, one a row, with a paper's rows for the same protocol above them."""
     first = next(iter(evaluations.values()))
     keys = figure_keys(first)
@@ -138,7 +138,7 @@ def evaluation_table(
                 notes.append(f"{name}: {key} is between {low:.2f} and {high:.2f}, since scores are tied")
         notes += [f"{name}: {note}" for note in evaluation.notes]
     split = f", {first.split} split" if first.split else ""
-    return Table(
+    return FigureTable(
         columns=("method", *keys),
         rows=tuple(shown),
         title=f"{first.protocol}{split}: {first.images:,} pictures, {first.sentences:,} sentences",
@@ -156,7 +156,7 @@ def _printed(row: PublishedRow, key: str, digits: int | None) -> Cell:
     return f"{value:g}?" if digits is None else f"{value:.{digits}f}?"
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def comparison_table(comparison: RunComparison) -> FigureTable:
     """A figure a row: each run with its interval, then each run's difference from the first, its interval and p."""
     base = comparison.runs[0]
     columns = ["figure", *comparison.runs]
@@ -172,10 +172,10 @@ def comparison_table(comparison: Comparison) -> Table:
         f"{100 * comparison.confidence:g} % intervals from {comparison.draws:,} bootstrap draws of pictures; "
         f"p: paired permutation test, {comparison.permutations:,} sign flips"
     )
-    return Table(tuple(columns), tuple(rows), comparison.protocol, (note,))
+    return FigureTable(tuple(columns), tuple(rows), comparison.protocol, (note,))
 
 
-def published_table(table: PublishedTable) -> Table:
+def published_table(table: PublishedTable) -> FigureTable:
     """A paper's table as it was printed, one row for each protocol of a method."""
     several = len({row.protocol for row in table.rows}) > 1
     columns = ["method", *(["protocol"] if several else []), *(column.name for column in table.columns)]
@@ -184,4 +184,4 @@ def published_table(table: PublishedTable) -> Table:
         for row in table.rows
     )
     notes = [*table.notes, *(f"{row.label}: {row.note}" for row in table.rows if row.note)]
-    return Table(tuple(columns), rows, f"{table.id}: {table.caption}", tuple(notes), table.digits)
+    return FigureTable(tuple(columns), rows, f"{table.id}: {table.caption}", tuple(notes), table.digits)

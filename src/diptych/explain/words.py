@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diptych.data.file_pieces import FilePieceTokenizer
+from diptych.data.tokenizer_file import FilePieceTokenizer
 from diptych.data.tokens import PieceTokenizer, Tokenizer, WordTokenizer
 
 

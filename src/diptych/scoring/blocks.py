@@ -14,7 +14,7 @@ from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
 from diptych.scoring.calls import check_dtype, score_matrix
 from diptych.scoring.groups import like_lengths
-from diptych.scoring.memory import Budget, move, part_of
+from diptych.scoring.memory import MemoryBudget, move, part_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def score_blocks(
     progress: what a progress bar says; without it there is none
     """
     check_dtype(dtype)
-    budget = Budget(matcher.device, memory)
+    budget = MemoryBudget(matcher.device, memory)
     regions, words = images.lengths.cpu().clamp(min=1), texts.lengths.cpu().clamp(min=1)
     if len(images) == 0 or len(texts) == 0:
         return

@@ -12,7 +12,7 @@ from torch import Tensor
 from diptych.common.errors import DiptychError
 from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
-from diptych.scoring.memory import Budget, is_out_of_memory
+from diptych.scoring.memory import MemoryBudget, is_out_of_memory
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -23,7 +23,9 @@ def check_dtype(dtype: torch.dtype | None) -> None:
         raise DiptychError(f"dtype: expected float32, bfloat16 or float16, got {dtype}")
 
 
-def score_matrix(matcher: Matcher, images: Kept, texts: Kept, budget: Budget, dtype: torch.dtype | None) -> Tensor:
+def score_matrix(
+    matcher: Matcher, images: Kept, texts: Kept, budget: MemoryBudget, dtype: torch.dtype | None
+) -> Tensor:
     """Scores of all pairs (n, m), float32 on the CPU; cut in halves until each call fits the budget."""
     n, m = len(images), len(texts)
     taken = 4 * n * m * matcher.pair_floats(images.mask.shape[1], texts.mask.shape[1])
@@ -45,7 +47,7 @@ def score_aligned(
     pictures: Tensor,
     texts: Kept,
     sentences: Tensor,
-    budget: Budget,
+    budget: MemoryBudget,
     dtype: torch.dtype | None,
 ) -> Tensor:
     """Scores (n,) of pairs given by positions (n,), float32 on the CPU; cut in halves until each call fits."""

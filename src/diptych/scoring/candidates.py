@@ -11,7 +11,7 @@ from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
 from diptych.scoring.calls import check_dtype, score_aligned
 from diptych.scoring.groups import like_lengths
-from diptych.scoring.memory import Budget, item_bytes, move
+from diptych.scoring.memory import MemoryBudget, item_bytes, move
 
 Query = Literal["texts", "images"]
 
@@ -37,7 +37,7 @@ def score_candidates(
     check_query(query)
     candidates = candidates.cpu()
     _check(candidates, queries, items)
-    budget = Budget(matcher.device, memory)
+    budget = MemoryBudget(matcher.device, memory)
     scores = torch.full(candidates.shape, float("-inf"))
     rows, columns = (candidates >= 0).nonzero(as_tuple=True)
     found = candidates[rows, columns]
@@ -66,7 +66,7 @@ def score_candidates(
     return scores
 
 
-def _near(kept: Kept, budget: Budget) -> Kept:
+def _near(kept: Kept, budget: MemoryBudget) -> Kept:
     """One side on the device where it fits, else where it is."""
     moved = move(kept, [slice(None)], budget.device) if budget.holds(kept) else None
     return kept if moved is None else moved[0]

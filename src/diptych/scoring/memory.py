@@ -32,7 +32,7 @@ UNITS = {
 }
 
 
-class Budget:
+class MemoryBudget:
     """Bytes that scoring may take on a device: `work` for one call of the matcher, `side` for each side's vectors.
 
     Half of the memory is for the call's own tensors, a quarter for vectors moved to the device, and the last quarter

@@ -11,7 +11,7 @@ from typing import Any
 from diptych.common.errors import DiptychError
 from diptych.common.user_folders import cache_folder
 from diptych.encoders.sources import shipped_folder
-from diptych.search.asking.results import Answer
+from diptych.search.asking.results import RankedResults
 from diptych.search.demo_pictures import Fetch, Package, credits_of, demo_folder, have_pictures, metadata_of
 from diptych.search.filling.sync import SyncReport
 from diptych.search.index import Index
@@ -60,7 +60,7 @@ class Demo:
     pictures: int
     credits: str | None
     queries: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[RankedResults, ...]
     report: SyncReport
     seconds: float
 

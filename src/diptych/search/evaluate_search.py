@@ -11,7 +11,7 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.search.asking.rerank import Rerank
-from diptych.search.asking.results import MATCHES, Answer
+from diptych.search.asking.results import MATCHES, RankedResults
 from diptych.search.asking.unrelated_sentences import SENTENCES
 from diptych.search.index import Index
 from diptych.search.stores.store import Condition, Kind, Store
@@ -22,14 +22,14 @@ PICTURE = "picture"
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuerySet:
     """Sentences to search with, and of each the key of the picture that it belongs to, where that is known."""
 
     texts: list[str]
     right: list[str] | None = None
 
 
-def own_queries(index: Index, most: int = 500) -> Asked:
+def own_queries(index: Index, most: int = 500) -> QuerySet:
     """The index's own sentences with the pictures that they belong to; without any, the background's sentences.
 
     Sentences of a tar that was indexed with --what both name their pictures.
@@ -48,10 +48,10 @@ def own_queries(index: Index, most: int = 500) -> Asked:
                         texts.append(entry.text)
                         right.append(str(entry.metadata[PICTURE]))
                     seen += 1
-    return Asked(texts, right) if texts else Asked(list(SENTENCES[:most]))
+    return QuerySet(texts, right) if texts else QuerySet(list(SENTENCES[:most]))
 
 
-def evaluate_search(index: Index, asked: Asked, top: int = 10, rerank: Rerank | None = None) -> dict[str, Any]:
+def evaluate_search(index: Index, asked: QuerySet, top: int = 10, rerank: Rerank | None = None) -> dict[str, Any]:
     """Figures of searching for pictures with sentences.
 
     recall: the share of an exact search's `top` results that this index's search finds
@@ -89,7 +89,7 @@ def evaluate_search(index: Index, asked: Asked, top: int = 10, rerank: Rerank | 
 
 def _timed(
     index: Index, texts: Sequence[str], top: int, rerank: Rerank | None
-) -> tuple[list[Answer], dict[str, float]]:
+) -> tuple[list[RankedResults], dict[str, float]]:
     answers, seconds = [], []
     for text in texts:
         started = time.perf_counter()
@@ -105,7 +105,7 @@ def _timed(
     }
 
 
-def _stages(answers: Sequence[Answer]) -> dict[str, float]:
+def _stages(answers: Sequence[RankedResults]) -> dict[str, float]:
     """The median milliseconds of each stage."""
     return {
         name: 1000 * float(np.median([answer.timings.get(name, 0.0) for answer in answers]))
@@ -113,18 +113,18 @@ def _stages(answers: Sequence[Answer]) -> dict[str, float]:
     }
 
 
-def recall_against_exact(index: Index, texts: Sequence[str], answers: Sequence[Answer], top: int) -> float:
+def recall_against_exact(index: Index, texts: Sequence[str], answers: Sequence[RankedResults], top: int) -> float:
     """The share of the exact `top` results that were found; a result as good as the last exact one counts."""
     queries = index.embedder.embed_texts(list(texts))
     exact = exact_scores(index.store, queries, top, "picture")
-    found = wanted = 0
+    reached = wanted = 0
     for answer, best in zip(answers, exact, strict=True):
         known = best[np.isfinite(best)]
         wanted += len(known)
         if len(known):
             good = sum(result.score >= known[-1] - 1e-5 for result in answer.results)
-            found += min(len(known), good)
-    return found / wanted if wanted else 1.0
+            reached += min(len(known), good)
+    return reached / wanted if wanted else 1.0
 
 
 def exact_scores(store: Store, queries: np.ndarray, top: int, kind: Kind) -> np.ndarray:
@@ -145,7 +145,7 @@ def _all_vectors(store: Store, kind: Kind) -> Iterator[np.ndarray]:
             yield np.stack(vectors)
 
 
-def hit_rates(answers: Sequence[Answer], right: Sequence[str]) -> dict[str, float]:
+def hit_rates(answers: Sequence[RankedResults], right: Sequence[str]) -> dict[str, float]:
     """The share of queries whose right picture is among the first 1, 5 and 10."""
     ranks = [
         next((rank for rank, result in enumerate(answer.results) if key in (result.key, *result.duplicates)), 10**9)
@@ -154,7 +154,7 @@ def hit_rates(answers: Sequence[Answer], right: Sequence[str]) -> dict[str, floa
     return {f"r@{k}": float(np.mean([rank < k for rank in ranks])) for k in (1, 5, 10)}
 
 
-def calibration(answers: Sequence[Answer], right: Sequence[str], bins: int = 5) -> dict[str, Any]:
+def calibration(answers: Sequence[RankedResults], right: Sequence[str], bins: int = 5) -> dict[str, Any]:
     """What confidences are worth on queries whose right pictures are known.
 
     matched: the share of queries for which something is said to match
@@ -210,7 +210,7 @@ def evaluate_index(
                 lines = queries.read_text(encoding="utf-8").splitlines()
             except (OSError, UnicodeDecodeError) as error:
                 raise DiptychError(f"{queries}: cannot be read as lines of sentences: {error}") from None
-            asked = Asked([line.strip() for line in lines if line.strip()])
+            asked = QuerySet([line.strip() for line in lines if line.strip()])
         return evaluate_search(index, asked, top, rerank)
 
 

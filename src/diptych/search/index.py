@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image
 
 from diptych.common.errors import DiptychError
-from diptych.search.asking.options import Options, SearchOptions
+from diptych.search.asking.options import Options, OptionsByName
 from diptych.search.asking.query import Asked, as_query
-from diptych.search.asking.results import Answer
+from diptych.search.asking.results import RankedResults
 from diptych.search.filling.metadata import read_metadata
 from diptych.search.filling.new_entry import NewEntry, Outcome, held_picture, held_sentence
 from diptych.search.filling.sync import Embed, SyncReport, Writer, sync
@@ -219,11 +219,13 @@ class Index:
                 self._searcher = Searcher(self.store, lambda: self.embedder, lambda: self.kept_locals)
             return self._searcher
 
-    def search(self, query: Asked, top: int = 10, **options: Unpack[SearchOptions]) -> Answer:
+    def search(self, query: Asked, top: int = 10, **options: Unpack[OptionsByName]) -> RankedResults:
         """The `top` best entries for a sentence, a picture, a vector, or several terms with weights."""
         return self.search_batch([query], top, **options)[0]
 
-    def search_batch(self, queries: Sequence[Asked], top: int = 10, **options: Unpack[SearchOptions]) -> list[Answer]:
+    def search_batch(
+        self, queries: Sequence[Asked], top: int = 10, **options: Unpack[OptionsByName]
+    ) -> list[RankedResults]:
         """The same for many queries, embedded and retrieved together."""
         return self.searcher.search([as_query(query) for query in queries], Options(top, **options))
 

@@ -11,7 +11,7 @@ from diptych.evaluation.evaluate import evaluate_matcher
 from diptych.evaluation.figures import RECALLS
 from diptych.evaluation.published import PublishedRow, published
 from diptych.evaluation.result import Evaluation, prefixed
-from diptych.evaluation.tables import Cell, Table
+from diptych.evaluation.tables import Cell, FigureTable
 from diptych.matchers.base import Matcher
 from diptych.training.data import Splits, load_splits
 from diptych.training.loop import Device, train
@@ -114,7 +114,7 @@ def interval(values: Sequence[float]) -> float | None:
     return float(point * np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
-def ablation_table(rows: Sequence[Row], title: str) -> Table:
+def ablation_table(rows: Sequence[Row], title: str) -> FigureTable:
     """A line a variant: ours (mean and interval over seeds), then the paper's below it where there is one."""
     shown: list[tuple[Cell, ...]] = []
     records: list[dict[str, object]] = []
@@ -140,4 +140,4 @@ def ablation_table(rows: Sequence[Row], title: str) -> Table:
     seeds = max(len(row.evaluations) for row in rows)
     note = f"ours: mean of {seeds} seeds ± 95 % interval (Student's t)" if seeds > 1 else "ours: one seed"
     columns = ("variant", *(prefixed(protocol, f) for f in FIGURES))
-    return Table(columns, tuple(shown), title, (note,), 1, records)
+    return FigureTable(columns, tuple(shown), title, (note,), 1, records)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from diptych.common.errors import DiptychError
 from diptych.search.asking.options import Options
-from diptych.search.asking.query import Picture, Query, Term, parse_filter, parse_line, path_filter
+from diptych.search.asking.query import Picture, SearchQuery, Term, parse_filter, parse_line, path_filter
 from diptych.search.asking.rerank import Rerank
-from diptych.search.asking.results import Answer
+from diptych.search.asking.results import RankedResults
 from diptych.search.index import Index
 from diptych.search.stores.conditions import check_conditions
 from diptych.search.stores.store import Condition
@@ -123,18 +123,18 @@ class Finder:
         self.folders = folders
         self._open_id = open_id
 
-    def query(self, terms: Sequence[TextTerm | PictureTerm], picture: Picture | None = None) -> Query:
+    def query(self, terms: Sequence[TextTerm | PictureTerm], picture: Picture | None = None) -> SearchQuery:
         """Terms as the index takes them."""
         own = [Term(picture)] if picture is not None else []
         for term in terms:
             value = term.text if isinstance(term, TextTerm) else self._open_id(term.id)
             own.append(Term(value, round(term.weight, 2)))  # type: ignore[arg-type]
-        return Query(tuple(own))
+        return SearchQuery(tuple(own))
 
     def run(self, jobs: Sequence[Job]) -> list[SearchAnswer | Exception]:
         """Answers in the order of the jobs; those with the same options are embedded and retrieved together."""
         answers: list[SearchAnswer | Exception | None] = [None] * len(jobs)
-        groups: dict[Options, list[tuple[int, Query]]] = {}
+        groups: dict[Options, list[tuple[int, SearchQuery]]] = {}
         for place, job in enumerate(jobs):
             try:
                 groups.setdefault(job.options, []).append((place, self.query(job.terms, job.picture)))
@@ -146,7 +146,7 @@ class Finder:
                 answers[place] = answer if isinstance(answer, Exception) else self.tell(query, answer, options)
         return [answer for answer in answers if answer is not None]
 
-    def _together(self, queries: Sequence[Query], options: Options) -> Sequence[Answer | Exception]:
+    def _together(self, queries: Sequence[SearchQuery], options: Options) -> Sequence[RankedResults | Exception]:
         try:
             return self.index.searcher.search(queries, options)
         except Exception as error:
@@ -155,7 +155,7 @@ class Finder:
         # One of them is at fault, and only that one shall hear of it.
         return [self._together([query], options)[0] for query in queries]
 
-    def tell(self, query: Query, answer: Answer, options: Options) -> SearchAnswer:
+    def tell(self, query: SearchQuery, answer: RankedResults, options: Options) -> SearchAnswer:
         """An answer of the index for the outside: ids, and paths from the indexed folders."""
         before: dict[str, int] = {}
         if options.rerank is not None:

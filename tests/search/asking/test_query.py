@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from diptych.common.errors import DiptychError
-from diptych.search.asking.query import Query, Term, as_query, parse_filter, parse_line, parse_terms, path_filter
+from diptych.search.asking.query import SearchQuery, Term, as_query, parse_filter, parse_line, parse_terms, path_filter
 from diptych.search.stores.store import Condition
 
 
@@ -26,8 +26,8 @@ def test_signs_weights_and_pictures() -> None:
 
 
 def test_lines() -> None:
-    assert parse_line(" a man - smiling + waving \n") == Query((Term("a man - smiling + waving"),))
-    assert parse_line("+ two dogs + 2:snow - grass") == Query(
+    assert parse_line(" a man - smiling + waving \n") == SearchQuery((Term("a man - smiling + waving"),))
+    assert parse_line("+ two dogs + 2:snow - grass") == SearchQuery(
         (Term("two dogs"), Term("snow", 2.0), Term("grass", -1.0))
     )
 
@@ -41,7 +41,7 @@ def test_queries() -> None:
     assert as_query([Term("a"), Term("b", -2)]).weights.tolist() == [1, -2]
     for terms, words in (((), "empty"), ((Term(" "),), "empty sentence"), ((Term("a", -1.0),), "only subtracts")):
         with pytest.raises(DiptychError, match=words):
-            Query(terms)
+            SearchQuery(terms)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Problem
+from diptych.data.collection import DataProblem
 from diptych.search.filling.new_entry import Failed, NewEntry, Outcome
 from diptych.search.stores.store import Entry
 
@@ -44,6 +44,6 @@ class FakeEmbed:
             if entry.open is not None:
                 entry.open()
         except DiptychError as error:
-            return Failed(entry.key, Problem(entry.key, str(error)))
+            return Failed(entry.key, DataProblem(entry.key, str(error)))
         self.keys.append(entry.key)
         return Entry(entry.key, entry.kind, vector(entry.stamp.digest), entry.stamp, entry.text, dict(entry.metadata))

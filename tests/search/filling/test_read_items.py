@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Problem
+from diptych.data.collection import DataProblem
 from diptych.search.filling.metadata import read_metadata
 from diptych.search.filling.new_entry import NewEntry
 from diptych.search.filling.read_items import read_parts
@@ -22,9 +22,9 @@ def found(path: Path) -> FoundFile:
     return FoundFile(str(path), kind, path.stat().st_size, path.stat().st_mtime_ns)
 
 
-def read(path: Path, what: What = "both") -> tuple[list[NewEntry], list[Problem]]:
+def read(path: Path, what: What = "both") -> tuple[list[NewEntry], list[DataProblem]]:
     pieces = list(read_parts(found(path), what))
-    return [p for p in pieces if isinstance(p, NewEntry)], [p for p in pieces if isinstance(p, Problem)]
+    return [p for p in pieces if isinstance(p, NewEntry)], [p for p in pieces if isinstance(p, DataProblem)]
 
 
 def png(seed: int) -> bytes:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Problem
+from diptych.data.collection import DataProblem
 from diptych.data.pictures import PictureBytes, PictureFile, PicturePart
 from diptych.search.filling.walk import (
     Choice,
@@ -69,7 +69,7 @@ def test_names_that_cannot_be_keys_are_told(tmp_path: Path) -> None:
     touch(tmp_path / "list.txt#1" / "a.jpg")
     with open(os.fsencode(tmp_path) + b"/\xff.jpg", "wb"):
         pass
-    problems: list[Problem] = []
+    problems: list[DataProblem] = []
     assert list(walk(str(tmp_path), Choice(), problems, [])) == []
     assert sorted(p.what.split(";")[0] for p in problems) == [
         "the name is not valid Unicode",
@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytes
     touch(tmp_path / "closed" / "a.jpg")
     touch(tmp_path / "open" / "a.jpg")
     close(monkeypatch, tmp_path / "closed")
-    problems: list[Problem] = []
+    problems: list[DataProblem] = []
     unreadable: list[str] = []
     assert [f.path for f in walk(str(tmp_path), Choice(), problems, unreadable)] == [str(tmp_path / "open/a.jpg")]
     assert unreadable == [f"{tmp_path}/closed/"]

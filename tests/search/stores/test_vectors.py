@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from diptych.search.stores import vectors as vectors_module
 from diptych.search.stores.approximate import Approximate, recall_of
 from diptych.search.stores.store import Layout
-from diptych.search.stores.vectors import Found, Vectors, aligned_similarities, similarities, top_of
+from diptych.search.stores.vectors import BestRows, Vectors, aligned_similarities, similarities, top_of
 from tests.search.stores.store_cases import random_vectors, score
 
 
@@ -98,11 +98,13 @@ def test_joined_parts_stay_few() -> None:
 
 
 def test_recall_counts_equals_as_found() -> None:
-    exact = Found(torch.tensor([[3.0, 2.0, 2.0], [1.0, -torch.inf, -torch.inf]]), torch.zeros(2, 3, dtype=torch.int64))
-    found = Found(torch.tensor([[3.0, 2.0, 1.0], [0.5, 0.4, 0.3]]), torch.ones(2, 3, dtype=torch.int64))
+    exact = BestRows(
+        torch.tensor([[3.0, 2.0, 2.0], [1.0, -torch.inf, -torch.inf]]), torch.zeros(2, 3, dtype=torch.int64)
+    )
+    found = BestRows(torch.tensor([[3.0, 2.0, 1.0], [0.5, 0.4, 0.3]]), torch.ones(2, 3, dtype=torch.int64))
     assert recall_of(exact, exact) == 1
     assert recall_of(found, exact) == 0.5
-    assert recall_of(Found.merged([], 3, 2), Found.merged([], 3, 2)) == 1
+    assert recall_of(BestRows.merged([], 3, 2), BestRows.merged([], 3, 2)) == 1
 
 
 def test_the_measured_recall_is_the_real_one() -> None:

@@ -25,7 +25,7 @@ class ArrayFile:
         self.rows = self.shape[0]
         if on_disk < wanted:
             self.rows = 0 if fortran or not each else on_disk // each
-            faults.found(
+            faults.tell(
                 str(path),
                 f"truncated: the header promises {self.shape} {self._dtype.name}, {wanted} bytes, "
                 f"but {on_disk} are there ({self.rows} whole rows)",

@@ -21,7 +21,7 @@ _HEAD = 4096
 
 
 @dataclass(frozen=True)
-class Row:
+class TsvRow:
     """One line of the file, not yet decoded."""
 
     id: str
@@ -66,17 +66,17 @@ class TsvFeatures:
     """
 
     def __init__(self, path: Path, faults: Faults) -> None:
-        found = _columns(path)
-        if found is None:
+        columns = _columns(path)
+        if columns is None:
             raise DiptychError(f"{path}: line 1: expected the columns {', '.join(COLUMNS)}, separated by tabs")
         self.path = path
-        self.columns, self._headed = found
+        self.columns, self._headed = columns
         self._at = {name: i for i, name in enumerate(self.columns)}
         self._dim: int | None = None
-        self.rows: list[Row] = []
+        self.rows: list[TsvRow] = []
         for row in self._search(faults):
             if row.count < 1:
-                faults.found(f"{path}: line {row.number}: num_boxes", f"{row.count}; expected at least one box")
+                faults.tell(f"{path}: line {row.number}: num_boxes", f"{row.count}; expected at least one box")
             else:
                 self.rows.append(row)
 
@@ -107,7 +107,7 @@ class TsvFeatures:
         vectors = _decode(cells[self._at["features"]], f"{where}: features", (entry.count, self.dim))
         return Regions(vectors, boxes, entry.size)
 
-    def _search(self, faults: Faults) -> Iterator[Row]:
+    def _search(self, faults: Faults) -> Iterator[TsvRow]:
         end = self.path.stat().st_size
         with self.path.open("rb") as file:
             start, number = (len(file.readline()), 2) if self._headed else (0, 1)
@@ -151,11 +151,11 @@ class TsvFeatures:
             return False
         cells = line.rstrip(b"\r\n").split(b"\t")
         if len(cells) != len(self.columns):
-            faults.found(where, f"{len(cells)} fields; expected {len(self.columns)}: {', '.join(self.columns)}")
+            faults.tell(where, f"{len(cells)} fields; expected {len(self.columns)}: {', '.join(self.columns)}")
             return False
         text = cells[self._at["num_boxes"]].strip()
         if not text.isdigit():
-            faults.found(f"{where}: num_boxes", f"expected a number, got {text.decode('utf-8', 'replace')!r}")
+            faults.tell(f"{where}: num_boxes", f"expected a number, got {text.decode('utf-8', 'replace')!r}")
             return False
         count = int(text)
         if count == 0:
@@ -163,31 +163,31 @@ class TsvFeatures:
         boxes, features = cells[self._at["boxes"]], cells[self._at["features"]]
         if _numbers(boxes) != 4 * count:
             wanted = encoded_length(4 * count)
-            faults.found(f"{where}: boxes", f"{len(boxes)} characters; expected {wanted} for {count} boxes in base64")
+            faults.tell(f"{where}: boxes", f"{len(boxes)} characters; expected {wanted} for {count} boxes in base64")
             return False
         numbers = _numbers(features)
         if numbers is None or numbers == 0 or numbers % count:
-            faults.found(
+            faults.tell(
                 f"{where}: features", f"{len(features)} characters; no whole vectors for {count} boxes in base64"
             )
             return False
         if self._dim is None:
             self._dim = numbers // count
         if numbers != self._dim * count:
-            faults.found(f"{where}: features", f"vectors of dimension {numbers // count}; expected {self._dim}")
+            faults.tell(f"{where}: features", f"vectors of dimension {numbers // count}; expected {self._dim}")
             return False
         return True
 
-    def _row(self, head: bytes, number: int, start: int, stop: int, faults: Faults) -> Row | None:
+    def _row(self, head: bytes, number: int, start: int, stop: int, faults: Faults) -> TsvRow | None:
         cells = head.split(b"\t")
         named = {name: cells[i].strip().decode("utf-8", "replace") for name, i in self._at.items() if i < len(cells)}
         try:
             width, height = (int(named.get(f"image_{k}", named.get(f"img_{k}", ""))) for k in "wh")
             count = int(named["num_boxes"])
         except (ValueError, KeyError):
-            faults.found(f"{self.path}: line {number}", "expected numbers in image_w, image_h and num_boxes")
+            faults.tell(f"{self.path}: line {number}", "expected numbers in image_w, image_h and num_boxes")
             return None
-        return Row(named[self.columns[0]], number, start, stop, (width, height), count)
+        return TsvRow(named[self.columns[0]], number, start, stop, (width, height), count)
 
 
 def _numbers(cell: bytes) -> int | None:

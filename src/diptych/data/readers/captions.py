@@ -22,13 +22,13 @@ def read_captions(path: Path, faults: Faults) -> Collection:
         return read_several(several, faults)
     if path.suffix.lower() != ".json":
         return tables.read_table(path, faults)
-    found = _read_json(path, faults)
-    if found is None:
+    collection = _read_json(path, faults)
+    if collection is None:
         raise DiptychError(
             f"{path}: expected Karpathy's JSON ('images' with 'sentences'), COCO's ('images' and 'annotations'), "
             "a list of {'image', 'caption'} or a map from file name to captions"
         )
-    return found
+    return collection
 
 
 def _read_json(path: Path, faults: Faults) -> Collection | None:
@@ -48,14 +48,14 @@ def captions_in(folder: Path, pictures: Sequence[str], faults: Faults) -> list[t
     pictures: names of the pictures there; a .txt with a picture's name belongs to that picture alone.
     """
     own = {stem(name) for name in pictures}
-    found = []
+    files = []
     for place in (folder, folder / "annotations"):
         for path in sorted(place.iterdir()) if place.is_dir() else []:
             with faults.guard(path):
                 collection = _captions_or_none(path, own, faults)
                 if collection is not None:
-                    found.append((path, collection))
-    return found
+                    files.append((path, collection))
+    return files
 
 
 def _captions_or_none(path: Path, own: set[str], faults: Faults) -> Collection | None:
@@ -71,9 +71,9 @@ def _captions_or_none(path: Path, own: set[str], faults: Faults) -> Collection |
     return tables.read_table(path, faults)
 
 
-def read_several(found: Sequence[tuple[Path, Collection]], faults: Faults) -> Collection:
+def read_several(files: Sequence[tuple[Path, Collection]], faults: Faults) -> Collection:
     """Several captions files as one: they may complete each other, and must not contradict each other."""
-    whole = found[0][1]
-    for path, collection in found[1:]:
-        whole = union(whole, str(found[0][0]), collection, str(path), faults)
+    whole = files[0][1]
+    for path, collection in files[1:]:
+        whole = union(whole, str(files[0][0]), collection, str(path), faults)
     return whole

@@ -27,16 +27,16 @@ def read_coco(path: Path, data: dict[str, Any], faults: Faults) -> Collection:
     for i, annotation in enumerate(data["annotations"]):
         where = f"{path}: annotations[{i}]"
         if not isinstance(annotation, dict) or "image_id" not in annotation:
-            faults.found(where, "expected an object with 'image_id' and 'caption'")
+            faults.tell(where, "expected an object with 'image_id' and 'caption'")
             continue
         owner = str(annotation["image_id"])
         if owner not in known:
-            faults.found(f"{where}.image_id", f"no picture has the id {owner!r}")
+            faults.tell(f"{where}.image_id", f"no picture has the id {owner!r}")
             continue
         number = len(captions.get(owner, []))
         id = str(annotation["id"]) if annotation.get("id") is not None else f"{owner}#{number}"
         if id in taken:
-            faults.found(f"{where}.id", f"the caption id {id!r} is there twice: first at annotations[{taken[id]}]")
+            faults.tell(f"{where}.id", f"the caption id {id!r} is there twice: first at annotations[{taken[id]}]")
             continue
         taken[id] = i
         kept = caption(annotation.get("caption"), id, f"{where}.caption", faults)
@@ -47,11 +47,11 @@ def read_coco(path: Path, data: dict[str, Any], faults: Faults) -> Collection:
     for i, image in enumerate(data["images"]):
         where = f"{path}: images[{i}]"
         if not isinstance(image, dict) or image.get("id") is None:
-            faults.found(f"{where}.id", "missing; expected the picture's number")
+            faults.tell(f"{where}.id", "missing; expected the picture's number")
             continue
         filename = image.get("file_name")
         if not isinstance(filename, str) or not filename:
-            faults.found(f"{where}.file_name", f"expected a file name, got {filename!r}")
+            faults.tell(f"{where}.file_name", f"expected a file name, got {filename!r}")
             continue
         id = str(image["id"])
         metadata = {"filename": filename, "cocoid": id}

@@ -48,7 +48,7 @@ def union(one: Collection, one_place: str, other: Collection, other_place: str, 
             continue
         wrong = _contradiction(items[position], one_place, item, other_place)
         if wrong:
-            faults.found(f"picture {item.id!r}", wrong)
+            faults.tell(f"picture {item.id!r}", wrong)
             dropped.add(position)
         elif items[position].split == "all":
             items[position] = replace(items[position], split=item.split)
@@ -78,13 +78,13 @@ def with_captions(
     for item in captions.items:
         position = names.find(item_names(item))
         if position is None:
-            faults.found(captions_place, f"no {what} for {_called(item)} in {source_place}")
+            faults.tell(captions_place, f"no {what} for {_called(item)} in {source_place}")
             continue
         used.add(position)
         twin = source.items[position]
         wrong = _contradiction(item, captions_place, twin, source_place)
         if wrong:
-            faults.found(f"picture {item.id!r}", wrong)
+            faults.tell(f"picture {item.id!r}", wrong)
             continue
         items.append(
             replace(
@@ -100,7 +100,7 @@ def with_captions(
         known = {_home(source.items[position]) for position in used}
         for position, twin in enumerate(source.items):
             if position not in used and _home(twin) in known:
-                faults.found(source_place, f"the {what} {twin.path or twin.id} has no captions in {captions_place}")
+                faults.tell(source_place, f"the {what} {twin.path or twin.id} has no captions in {captions_place}")
     features = captions.features if source.features is None else source.features
     return replace(captions, items=items, features=features, format=_formats(captions, source))
 
@@ -124,11 +124,11 @@ def checked_against(
         position = names.find(item_names(item))
         twin = None if position is None else captions.items[position]
         if twin is None:
-            faults.found(captions_place, f"no captions for the picture {_called(item)} of {own_place}")
+            faults.tell(captions_place, f"no captions for the picture {_called(item)} of {own_place}")
             continue
         wrong = _contradiction(item, own_place, twin, captions_place)
         if wrong:
-            faults.found(f"picture {item.id!r}", wrong)
+            faults.tell(f"picture {item.id!r}", wrong)
             continue
         split = twin.split if item.split == "all" else item.split
         metadata = {**item.metadata, **twin.metadata}
@@ -143,7 +143,7 @@ def with_features(collection: Collection, source: Collection, source_place: str,
     for item in collection.items:
         position = names.find(item_names(item))
         if position is None:
-            faults.found(source_place, f"no features for the picture {_called(item)}")
+            faults.tell(source_place, f"no features for the picture {_called(item)}")
         else:
             items.append(replace(item, row=source.items[position].row))
     return replace(collection, items=items, features=source.features, format=_formats(collection, source))
@@ -158,7 +158,7 @@ def with_features_in_order(collection: Collection, features: Features, source_pl
     elif rows == sum(counts):
         numbers = [0, *accumulate(counts)][:pictures]
     else:
-        faults.found(
+        faults.tell(
             source_place,
             f"{rows} rows without ids; expected {pictures}, one a picture, or {sum(counts)}, one a caption",
         )
@@ -172,7 +172,7 @@ def without_wrong_dimension(parts: Sequence[Features], faults: Faults) -> list[F
     kept: list[Features] = []
     for part in parts:
         if kept and part.dim != kept[0].dim:
-            faults.found(
+            faults.tell(
                 place(part, 0), f"vectors of dimension {part.dim}; expected {kept[0].dim} as at {place(kept[0], 0)}"
             )
         else:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Item, Problem, Sentence
+from diptych.data.collection import DataProblem, Item, Sentence
 
 
 class Faults:
@@ -13,11 +13,11 @@ class Faults:
 
     def __init__(self, go_on: bool = False) -> None:
         self.go_on = go_on
-        self.problems: list[Problem] = []
+        self.problems: list[DataProblem] = []
 
-    def found(self, where: str, what: str) -> None:
-        """Tell one problem: `where` names file and field, `what` says what was found and expected."""
-        problem = Problem(where, what)
+    def tell(self, where: str, what: str) -> None:
+        """One problem: `where` names file and field, `what` says what was found and expected."""
+        problem = DataProblem(where, what)
         if not self.go_on:
             raise DiptychError(str(problem))
         self.problems.append(problem)
@@ -35,7 +35,7 @@ class Faults:
                 what = what.removeprefix(f"{where}: ")
             elif ": " in what:  # every such sentence begins with the file that it is about
                 where, what = what.split(": ", 1)
-            self.problems.append(Problem(where, what))
+            self.problems.append(DataProblem(where, what))
 
 
 class Gathering:
@@ -51,12 +51,12 @@ class Gathering:
     def add(self, item: Item, where: str) -> bool:
         """Keep an item unless something is wrong with it; `where` is its place in the source."""
         if not item.id:
-            self.faults.found(where, "the id is empty")
+            self.faults.tell(where, "the id is empty")
             return False
         if not self._is_new(item, where):
             return False
         if self.captioned and not item.sentences:
-            self.faults.found(where, f"the picture {item.id!r} has no captions")
+            self.faults.tell(where, f"the picture {item.id!r} has no captions")
             return False
         self.items.append(item)
         return True
@@ -74,19 +74,19 @@ class Gathering:
             return True
         split, place = before
         if split != item.split:
-            self.faults.found(where, f"the id {item.id!r} is in two splits: {item.split!r} here, {split!r} at {place}")
+            self.faults.tell(where, f"the id {item.id!r} is in two splits: {item.split!r} here, {split!r} at {place}")
         else:
-            self.faults.found(where, f"the id {item.id!r} is there twice: first at {place}")
+            self.faults.tell(where, f"the id {item.id!r} is there twice: first at {place}")
         return False
 
 
 def caption(text: object, id: str, where: str, faults: Faults) -> Sentence | None:
     """A sentence with its white space evened out, or None (and a problem) where the text is empty or no string."""
     if not isinstance(text, str):
-        faults.found(where, f"expected a caption, got {text!r}")
+        faults.tell(where, f"expected a caption, got {text!r}")
         return None
     even = " ".join(text.split())
     if not even:
-        faults.found(where, "the caption is empty")
+        faults.tell(where, "the caption is empty")
         return None
     return Sentence(even, id)

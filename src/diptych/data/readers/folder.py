@@ -52,17 +52,17 @@ def read_folder(folder: Path, faults: Faults, captioned: bool = True) -> Collect
     captioned: whether to look for captions at all
     """
     names = picture_files(folder)
-    found = captions_in(folder, names, faults) if captioned else []
+    files = captions_in(folder, names, faults) if captioned else []
     if not names:
-        if not found:
+        if not files:
             raise DiptychError(
                 f"{folder}: nothing that can be read in it; expected pictures, tars, features or a captions file"
             )
-        return replace(read_several(found, faults), name=folder.name)
+        return replace(read_several(files, faults), name=folder.name)
     pictures = read_pictures(folder, names, faults)
-    if found:
-        places = " and ".join(path.name for path, _ in found)
-        whole = with_captions(read_several(found, faults), places, pictures, str(folder), faults, every=True)
+    if files:
+        places = " and ".join(path.name for path, _ in files)
+        whole = with_captions(read_several(files, faults), places, pictures, str(folder), faults, every=True)
         return replace(whole, name=folder.name)
     return _with_texts(folder, pictures, faults) if captioned else pictures
 
@@ -75,7 +75,7 @@ def _with_texts(folder: Path, pictures: Collection, faults: Faults) -> Collectio
     gathering = Gathering(faults)
     for item, text in zip(pictures.items, texts, strict=True):
         if not text.exists():
-            faults.found(str(text), f"no such file; expected the captions of {item.metadata['filename']}")
+            faults.tell(str(text), f"no such file; expected the captions of {item.metadata['filename']}")
             continue
         with faults.guard(text):
             gathering.add(replace(item, sentences=_sentences(text, item.id, faults)), str(text))
@@ -83,12 +83,12 @@ def _with_texts(folder: Path, pictures: Collection, faults: Faults) -> Collectio
 
 
 def _sentences(path: Path, id: str, faults: Faults) -> tuple[Sentence, ...]:
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     for number, line in enumerate(read_lines(path), 1):
-        kept = caption(line, f"{id}#{len(found)}", f"{path}: line {number}", faults)
+        kept = caption(line, f"{id}#{len(sentences)}", f"{path}: line {number}", faults)
         if kept is not None:
-            found.append(kept)
-    return tuple(found)
+            sentences.append(kept)
+    return tuple(sentences)
 
 
 def near(captions: Collection, path: Path, faults: Faults) -> Collection:
@@ -111,7 +111,7 @@ def near(captions: Collection, path: Path, faults: Faults) -> Collection:
         place = _at(root, item, listed)
         if place is None:
             name = item.metadata.get("filename", item.id)
-            faults.found(str(root / name), f"no such picture; expected by {path.name} for the id {item.id!r}")
+            faults.tell(str(root / name), f"no such picture; expected by {path.name} for the id {item.id!r}")
         else:
             items.append(replace(item, open=open_path(place), path=str(place)))
     return replace(captions, items=items)

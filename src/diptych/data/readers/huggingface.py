@@ -102,15 +102,17 @@ def _read_table(where: str, name: str, table: Any, gathering: Gathering) -> None
     for row, values in enumerate(plain):
         place = f"{where}: row {row}"
         if row in missing:
-            faults.found(f"{place}: {image}", "no picture in it")
+            faults.tell(f"{place}: {image}", "no picture in it")
             continue
         id = _id(values[by_id] if by_id else None, name, row)
-        found = _sentences(place, values, texts, values[numbers] if numbers else None, id, faults)
+        sentences = _sentences(place, values, texts, values[numbers] if numbers else None, id, faults)
         if id in rows:
             first, item = rows[id]
             rows[id] = (
                 first,
-                Item(id, _joined(item.sentences, found, id), item.split, item.open, item.path, metadata=item.metadata),
+                Item(
+                    id, _joined(item.sentences, sentences, id), item.split, item.open, item.path, metadata=item.metadata
+                ),
             )
             continue
         split = split_name(str(values[by_split]) if by_split and values[by_split] else name or "all")
@@ -119,7 +121,7 @@ def _read_table(where: str, name: str, table: Any, gathering: Gathering) -> None
             metadata["cocoid"] = id
         if split == "restval":
             split, metadata = "train", {**metadata, "source_split": "restval"}
-        rows[id] = (row, Item(id, found, split, PictureCell(encoded, image, row, place), place, metadata=metadata))
+        rows[id] = (row, Item(id, sentences, split, PictureCell(encoded, image, row, place), place, metadata=metadata))
     for row, item in rows.values():
         gathering.add(item, f"{where}: row {row}")
 
@@ -157,15 +159,15 @@ def _sentences(
         cell = values[column]
         texts += [(column, text) for text in (cell if isinstance(cell, list) else [cell])]
     ids = [str(n) for n in numbers] if isinstance(numbers, list) else [str(numbers)] if numbers is not None else []
-    found = []
+    sentences = []
     for i, (column, text) in enumerate(texts):
         number = ids[i] if len(ids) == len(texts) else f"{id}#{i}"
         if isinstance(text, dict):
             number, text = str(text.get("sentid", number)), fields.text_of(text)
         kept = caption(text, number, f"{where}: {column}", faults)
         if kept is not None:
-            found.append(kept)
-    return tuple(found)
+            sentences.append(kept)
+    return tuple(sentences)
 
 
 def _joined(before: tuple[Sentence, ...], more: tuple[Sentence, ...], id: str) -> tuple[Sentence, ...]:

@@ -40,19 +40,19 @@ def _name(image: Any) -> str:
 
 def _item(where: str, image: Any, short: bool, faults: Faults) -> Item | None:
     if not isinstance(image, dict):
-        faults.found(where, f"expected an object, got {image!r}")
+        faults.tell(where, f"expected an object, got {image!r}")
         return None
     filename = _name(image)
     if not filename:
-        faults.found(f"{where}.filename", f"expected a file name, got {image.get('filename')!r}")
+        faults.tell(f"{where}.filename", f"expected a file name, got {image.get('filename')!r}")
         return None
     split = image.get("split")
     if not isinstance(split, str) or not split:
-        faults.found(f"{where}.split", f"expected train, restval, val or test, got {split!r}")
+        faults.tell(f"{where}.split", f"expected train, restval, val or test, got {split!r}")
         return None
     raw = image.get("sentences")
     if not isinstance(raw, list):
-        faults.found(f"{where}.sentences", f"expected a list, got {raw!r}")
+        faults.tell(f"{where}.sentences", f"expected a list, got {raw!r}")
         return None
     folder = image.get("filepath")
     metadata = {"filename": f"{folder}/{filename}" if isinstance(folder, str) and folder else filename}
@@ -68,10 +68,10 @@ def _item(where: str, image: Any, short: bool, faults: Faults) -> Item | None:
 
 
 def _sentences(where: str, raw: list[Any], id: str, faults: Faults) -> tuple[Sentence, ...]:
-    found = []
+    sentences = []
     for j, sentence in enumerate(raw):
         if not isinstance(sentence, dict):
-            faults.found(f"{where}.sentences[{j}]", f"expected an object, got {sentence!r}")
+            faults.tell(f"{where}.sentences[{j}]", f"expected an object, got {sentence!r}")
             continue
         text = sentence.get("raw")
         if text is None and isinstance(sentence.get("tokens"), list):
@@ -79,5 +79,5 @@ def _sentences(where: str, raw: list[Any], id: str, faults: Faults) -> tuple[Sen
         number = sentence.get("sentid")
         kept = caption(text, f"{id}#{j}" if number is None else str(number), f"{where}.sentences[{j}].raw", faults)
         if kept is not None:
-            found.append(kept)
-    return tuple(found)
+            sentences.append(kept)
+    return tuple(sentences)

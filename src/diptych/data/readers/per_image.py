@@ -99,7 +99,7 @@ def read_per_image(folder: Path, faults: Faults) -> Collection:
     gathering = Gathering(faults, captioned=False)
     for row, (id, path) in enumerate(zip(features.ids, features.paths, strict=True)):
         if path.stat().st_size == 0:
-            faults.found(str(path), "the file is empty")
+            faults.tell(str(path), "the file is empty")
             continue
         gathering.add(Item(id, (), row=row), str(path))
     return Collection(folder.name, gathering.items, features, format="features per picture")

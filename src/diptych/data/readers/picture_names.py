@@ -81,14 +81,14 @@ def split_name(name: str) -> str:
 
 def split_in(name: str) -> str:
     """The split that a file name speaks of (`captions_val2014.json`, `train-00.tar`), or `all`."""
-    found = _SPLIT.search(name.lower())
-    return _SPLITS[found.group(1)] if found else "all"
+    match = _SPLIT.search(name.lower())
+    return _SPLITS[match.group(1)] if match else "all"
 
 
 def folder_split(folder: str) -> str:
     """The split that the last of a path's folders with such a name stands for (`train/`, `val2014/`), or `all`."""
     for part in reversed(PurePosixPath(folder.replace("\\", "/")).parts):
-        found = _SPLIT_FOLDER.fullmatch(part.lower())
-        if found:
-            return _SPLITS[found.group(1)]
+        match = _SPLIT_FOLDER.fullmatch(part.lower())
+        if match:
+            return _SPLITS[match.group(1)]
     return "all"

@@ -83,15 +83,15 @@ def _read_split(
     if split == "restval":
         split, metadata = "train", {"source_split": "restval"}
     for i in range(pictures if features is None else min(pictures, len(features))):
-        found = []
+        sentences = []
         for j in range(i * each, (i + 1) * each):
             kept = caption(captions[j], f"{names[i]}#{j - i * each}", f"{captions_path}: line {j + 1}", faults)
             if kept is not None:
-                found.append(kept)
+                sentences.append(kept)
         about = {**metadata, "filename": filenames[names[i]]} if names[i] in filenames else metadata
         row = None if features is None else start + i
         where = f"{ids_path}: line {i + 1}" if ids else f"{captions_path}: line {i * each + 1}"
-        gathering.add(Item(names[i], tuple(found), split, row=row, metadata=about), where)
+        gathering.add(Item(names[i], tuple(sentences), split, row=row, metadata=about), where)
     return features
 
 

@@ -46,7 +46,7 @@ def _collect(path: Path, records: Iterator[Record], faults: Faults) -> Collectio
         name = split_name(split) if split else default
         before = splits.setdefault(picture, (name, where))
         if before[0] != name:
-            faults.found(where, f"the id {picture!r} is in two splits: {name!r} here, {before[0]!r} at {before[1]}")
+            faults.tell(where, f"the id {picture!r} is in two splits: {name!r} here, {before[0]!r} at {before[1]}")
             continue
         places.setdefault(picture, where)
         own = captions.setdefault(picture, [])
@@ -75,11 +75,11 @@ def _columns(record: dict[str, Any]) -> tuple[str, str] | None:
 def _record(where: str, record: Any, faults: Faults) -> Record | None:
     columns = _columns(record) if isinstance(record, dict) else None
     if columns is None:
-        faults.found(where, "expected an object with 'image' and 'caption' or 'captions'")
+        faults.tell(where, "expected an object with 'image' and 'caption' or 'captions'")
         return None
     picture, texts = record[columns[0]], record[columns[1]]
     if not isinstance(picture, str | int) or isinstance(picture, bool) or picture == "":
-        faults.found(f"{where}: {columns[0]}", f"expected a file name, got {picture!r}")
+        faults.tell(f"{where}: {columns[0]}", f"expected a file name, got {picture!r}")
         return None
     chosen = fields.pick(record, fields.SPLITS)
     split = record[chosen] if chosen else None
@@ -95,7 +95,7 @@ def _json_lines(path: Path, faults: Faults) -> Iterator[Record]:
         try:
             data = json.loads(line)
         except json.JSONDecodeError as error:
-            faults.found(f"{where}, column {error.colno}", f"not valid JSON: {error.msg}")
+            faults.tell(f"{where}, column {error.colno}", f"not valid JSON: {error.msg}")
             continue
         record = _record(where, data, faults)
         if record is not None:
@@ -197,10 +197,10 @@ def _rows(path: Path, faults: Faults) -> Iterator[Record]:
             columns = (0, width - 1, None)
         if len(cells) != width:
             hint = "; a comma inside a caption needs quotes around it" if separator == "," else ""
-            faults.found(where, f"expected {width} fields, got {len(cells)}{hint}")
+            faults.tell(where, f"expected {width} fields, got {len(cells)}{hint}")
             continue
         name = _numbered(cells[columns[0]].strip())
         if not name:
-            faults.found(where, "the picture's name is empty")
+            faults.tell(where, "the picture's name is empty")
             continue
         yield where, name, [cells[columns[1]]], cells[columns[2]] if columns[2] is not None else None

@@ -80,7 +80,7 @@ def _item(sample: Sample, faults: Faults) -> Item | None:
     if sample.broken:
         return None
     if sample.open is None:
-        faults.found(where, "no picture with this key; expected KEY.jpg or its like")
+        faults.tell(where, "no picture with this key; expected KEY.jpg or its like")
         return None
     split = split_name(sample.split) if sample.split else split_in(sample.tar.name)
     if split == "all":
@@ -157,11 +157,11 @@ def _finish(sample: Sample, texts: dict[str, tuple[str, bytes]], faults: Faults)
             member, data = texts[suffix]
             plain = [line for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
             if not plain:
-                faults.found(f"{sample.tar}: {member}", "the caption is empty")
+                faults.tell(f"{sample.tar}: {member}", "the caption is empty")
     listed = _from_json(sample, *texts["json"], faults) if "json" in texts else []
     member = texts["json"][0] if listed else next((texts[s][0] for s in ("txt", "caption") if s in texts), "")
     if plain and listed and " ".join(" ".join(plain).split()) != " ".join(" ".join(map(str, listed)).split()):
-        faults.found(
+        faults.tell(
             f"{sample.tar}: {sample.key}",
             f"two captions files disagree: {plain[0].strip()!r} in .txt, {listed[0]!r} in .json",
         )
@@ -178,15 +178,15 @@ def _from_json(sample: Sample, member: str, data: bytes, faults: Faults) -> list
     try:
         value = json.loads(data)
     except json.JSONDecodeError as error:
-        faults.found(f"{where}: line {error.lineno}, column {error.colno}", f"not valid JSON: {error.msg}")
+        faults.tell(f"{where}: line {error.lineno}, column {error.colno}", f"not valid JSON: {error.msg}")
         sample.broken = True
         return []
     except UnicodeDecodeError as error:
-        faults.found(where, f"not valid UTF-8: {error.reason} at byte {error.start}")
+        faults.tell(where, f"not valid UTF-8: {error.reason} at byte {error.start}")
         sample.broken = True
         return []
     if not isinstance(value, dict):
-        faults.found(where, f"expected an object with 'captions' or 'caption', got {type(value).__name__}")
+        faults.tell(where, f"expected an object with 'captions' or 'caption', got {type(value).__name__}")
         sample.broken = True
         return []
     chosen = fields.pick(value, fields.SPLITS)

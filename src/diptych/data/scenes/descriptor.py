@@ -62,10 +62,10 @@ def _changes(grey: np.ndarray) -> np.ndarray:
     """Mean change of brightness from a pixel to the one some steps away, against its spread: (24,)."""
     height, width = grey.shape
     spread = grey.std() + 0.02
-    found = np.zeros(len(STEPS))
+    changes = np.zeros(len(STEPS))
     for i, (x, y) in enumerate(STEPS):
         if y < height and abs(x) < width:
             here = grey[: height - y, max(0, -x) : width - max(0, x)]
             there = grey[y:, max(0, x) : width - max(0, -x)]
-            found[i] = np.abs(there - here).sum() / (here.size * spread)
-    return found
+            changes[i] = np.abs(there - here).sum() / (here.size * spread)
+    return changes

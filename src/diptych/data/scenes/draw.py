@@ -7,7 +7,7 @@ from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.scenes.scene import Background, Place, Scene, Thing
-from diptych.data.scenes.shapes import Stamp, stamp
+from diptych.data.scenes.shapes import Stencil, stencil
 
 PICTURE_SIZE = 96
 
@@ -55,15 +55,15 @@ def pixels(scene: Scene, size: int = PICTURE_SIZE) -> np.ndarray:
 
 def boxes(scene: Scene, size: int = PICTURE_SIZE) -> list[np.ndarray]:
     """For each thing the boxes of its members: (members, 4) int64, x0 y0 x1 y1 in pixels, x1 and y1 just outside."""
-    found = []
+    all_boxes = []
     for thing in scene.things:
         rows = []
         for place in thing.places:
-            mark, left, top = _stamp(thing, place, size)
+            mark, left, top = _placed(thing, place, size)
             height, width = mark.cover.shape
             rows.append((left, top, left + width, top + height))
-        found.append(np.array(rows, dtype=np.int64))
-    return found
+        all_boxes.append(np.array(rows, dtype=np.int64))
+    return all_boxes
 
 
 def background(ground: Background, size: int) -> np.ndarray:
@@ -91,13 +91,13 @@ def _axes(size: int) -> tuple[np.ndarray, np.ndarray]:
     return steps[None, :], steps[:, None]
 
 
-def _stamp(thing: Thing, place: Place, size: int) -> tuple[Stamp, int, int]:
-    mark = stamp(thing.shape, thing.texture, round(2 * place.radius * size), place.angle, size)
+def _placed(thing: Thing, place: Place, size: int) -> tuple[Stencil, int, int]:
+    mark = stencil(thing.shape, thing.texture, round(2 * place.radius * size), place.angle, size)
     return mark, round(place.x * size) + mark.left, round(place.y * size) + mark.top
 
 
 def _lay(canvas: np.ndarray, thing: Thing, place: Place, size: int) -> None:
-    mark, left, top = _stamp(thing, place, size)
+    mark, left, top = _placed(thing, place, size)
     height, width = mark.cover.shape
     paint = np.array(PAINT[thing.colour], np.float32) + np.array(thing.tint, np.float32)
     second = np.array(INK[thing.colour], np.float32)

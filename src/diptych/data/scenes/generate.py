@@ -45,16 +45,16 @@ def captioned_scenes(count: int, seed: int = 0) -> Iterator[Captioned]:
 
 def describe(scene: Scene, dice: Dice, number: int = SENTENCES) -> list[Caption]:
     """True sentences about a scene, no two in the same template."""
-    found: list[Caption] = []
+    captions: list[Caption] = []
     used: set[str] = set()
-    while len(found) < number:
+    while len(captions) < number:
         statement = state(scene, dice)
         free = [t for t in templates(statement) if t not in used]
         if free:
             template = dice.pick(free)
             used.add(template)
-            found.append(caption(template, statement))
-    return found
+            captions.append(caption(template, statement))
+    return captions
 
 
 def templates(statement: Statement) -> tuple[str, ...]:
@@ -80,8 +80,8 @@ def state(scene: Scene, dice: Dice, about: str | None = None) -> Statement:
 
 
 def _claim(scene: Scene, dice: Dice, things: Sequence[int], subject: int, object: int) -> list[Claim]:
-    found = [r.name for r in scene.relations if (r.subject, r.object) == (things[subject], things[object])]
-    return [Claim(subject, dice.pick(found), object, dice.below(3))] if found else []
+    relations = [r.name for r in scene.relations if (r.subject, r.object) == (things[subject], things[object])]
+    return [Claim(subject, dice.pick(relations), object, dice.below(3))] if relations else []
 
 
 def _describe(scene: Scene, dice: Dice, index: int, about: str | None) -> Phrase:

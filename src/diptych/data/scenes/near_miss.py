@@ -61,7 +61,7 @@ class NearMissPair:
 
 def near_misses(scene: Scene, dice: Dice) -> list[NearMiss]:
     """For each attribute that the scene allows, a true sentence and a false one; `relation` needs two things."""
-    found = []
+    misses = []
     for attribute in ATTRIBUTES:
         for _ in range(TRIES):
             statement = _state(scene, dice, attribute)
@@ -70,9 +70,9 @@ def near_misses(scene: Scene, dice: Dice) -> list[NearMiss]:
             changed = _changed(statement, attribute, dice)
             if not could_hold(scene, changed):
                 template = dice.pick(templates(statement))
-                found.append(NearMiss(caption(template, statement), caption(template, changed), attribute))
+                misses.append(NearMiss(caption(template, statement), caption(template, changed), attribute))
                 break
-    return found
+    return misses
 
 
 def near_miss_set(count: int, seed: int = 0) -> list[NearMissPair]:

@@ -12,7 +12,7 @@ TINY = 0.02  # less of a pixel than this is left out, so that boxes are tight
 
 
 @dataclass(frozen=True)
-class Stamp:
+class Stencil:
     """One shape ready to be laid on a picture; every array is (height, width), float32.
 
     `cover`: how much of a pixel it covers; `rim`: how much of that is its darker edge; `ink`: how much of it has the
@@ -115,7 +115,7 @@ def _outline(shape: str, half_pixels: int, angle: int) -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=20_000)
-def stamp(shape: str, texture: str, half_pixels: int, angle: int, side: int) -> Stamp:
+def stencil(shape: str, texture: str, half_pixels: int, angle: int, side: int) -> Stencil:
     """A shape of radius `half_pixels / 2`, turned by `angle` degrees, for pictures that are `side` pixels wide."""
     local, distance = _outline(shape, half_pixels, angle)
     cover = np.clip(0.5 - distance, 0, 1)
@@ -130,4 +130,4 @@ def stamp(shape: str, texture: str, half_pixels: int, angle: int, side: int) -> 
     top, left = int(rows[0]), int(columns[0])
     part = np.s_[top : rows[-1] + 1, left : columns[-1] + 1]
     kept = [np.ascontiguousarray(a[part], dtype=np.float32) for a in (cover, rim, ink, light)]
-    return Stamp(kept[0], kept[1], kept[2], kept[3], left - reach, top - reach)
+    return Stencil(kept[0], kept[1], kept[2], kept[3], left - reach, top - reach)

@@ -26,7 +26,7 @@ import numpy as np
 
 from diptych.common.files import written_aside
 from diptych.common.user_folders import cache_folder
-from diptych.search.asking.query import Query
+from diptych.search.asking.query import SearchQuery
 from diptych.search.asking.unrelated_sentences import SENTENCES
 from diptych.search.models.embedder import Embedder, unit
 from diptych.search.stores.store import Condition, Kind, Layout, Store
@@ -68,7 +68,7 @@ class Gumbel:
         return np.exp(-np.exp(exponent))
 
 
-class Background:
+class BackgroundQueries:
     """Background queries of one model and index, made like any query; each kind's law is worked out once."""
 
     def __init__(self, store: Store, embedder: Callable[[], Embedder]) -> None:
@@ -80,7 +80,7 @@ class Background:
         self._laws: dict[tuple[object, ...], Gumbel] = {}
 
     def confidences(
-        self, query: Query, vectors: np.ndarray, scores: np.ndarray, kind: Kind, where: Sequence[Condition]
+        self, query: SearchQuery, vectors: np.ndarray, scores: np.ndarray, kind: Kind, where: Sequence[Condition]
     ) -> np.ndarray:
         """Confidences (n,) of results with vectors (n, K, d) and scores (n,)."""
         if not len(vectors):
@@ -92,7 +92,7 @@ class Background:
             law = law.of(self.store.count([*where, Condition("kind", "=", kind)]))
         return law.below((scores - mean) / spread)
 
-    def queries(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
+    def queries(self, query: SearchQuery) -> tuple[np.ndarray, np.ndarray]:
         """Background queries like this one, (b, terms, K, d), and the weights of their terms.
 
         Each term is one of the background, no two of a query the same.
@@ -126,12 +126,12 @@ class Background:
 
     def keep(self, kind: Kind) -> None:
         """Write the law of plain sentences into the index, so that readers need not work it out."""
-        query = Query.of_sentence()
+        query = SearchQuery.of_sentence()
         queries, weights = self.queries(query)
         law = self._work_out(queries, weights, kind)
         self.store.set_properties({PROPERTY + kind: json.dumps({**asdict(law), "sentences": _list_digest()})})
 
-    def _law(self, query: Query, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Gumbel:
+    def _law(self, query: SearchQuery, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Gumbel:
         key = (kind, *((term.kind, term.weight) for term in query.terms))
         law = self._laws.get(key)
         if law is None:  # worked out without the lock: other threads have theirs already, and need not wait
@@ -173,9 +173,9 @@ class Background:
         own = scores >= IDENTICAL  # a background picture is in the index itself
         best = []
         for b, some in enumerate(hits):
-            found = [z[b, rows[hit.key]] for hit in some if hit.key in rows and not own[b, rows[hit.key]]]
-            if found:
-                best.append(max(found))
+            fitting = [z[b, rows[hit.key]] for hit in some if hit.key in rows and not own[b, rows[hit.key]]]
+            if fitting:
+                best.append(max(fitting))
         return Gumbel.fit(np.array(best), count) if len(best) >= 8 else Gumbel(0.0, 1.0, count)
 
     def _moments(self, queries: np.ndarray, weights: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # needs torch
     from diptych.search.asking.rerank import Rerank
 
 
-class SearchOptions(TypedDict, total=False):
+class OptionsByName(TypedDict, total=False):
     """What may be said by name of a search, as `Options` has it."""
 
     kind: Kind

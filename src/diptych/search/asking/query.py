@@ -40,7 +40,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Query:
+class SearchQuery:
     """Terms that add up; at least one weight is positive."""
 
     terms: tuple[Term, ...]
@@ -55,7 +55,7 @@ class Query:
             raise DiptychError("the query only subtracts; expected at least one sentence or picture to look for")
 
     @classmethod
-    def of_sentence(cls, text: str = "anything") -> "Query":
+    def of_sentence(cls, text: str = "anything") -> "SearchQuery":
         """A query of one sentence."""
         return cls((Term(text),))
 
@@ -65,16 +65,16 @@ class Query:
         return np.array([term.weight for term in self.terms], np.float32)
 
 
-Asked = str | Picture | np.ndarray | Query | Sequence[Term]
+Asked = str | Picture | np.ndarray | SearchQuery | Sequence[Term]
 
 
-def as_query(asked: Asked) -> Query:
+def as_query(asked: Asked) -> SearchQuery:
     """A sentence, a picture (an image, a Path or a function that opens one), a vector, or several terms, as a query."""
-    if isinstance(asked, Query):
+    if isinstance(asked, SearchQuery):
         return asked
     if isinstance(asked, Sequence) and not isinstance(asked, str):
-        return Query(tuple(asked))
-    return Query((Term(asked),))
+        return SearchQuery(tuple(asked))
+    return SearchQuery((Term(asked),))
 
 
 def parse_terms(words: Sequence[str]) -> list[Term]:
@@ -99,11 +99,11 @@ def parse_terms(words: Sequence[str]) -> list[Term]:
     return terms
 
 
-def parse_line(line: str) -> Query:
+def parse_line(line: str) -> SearchQuery:
     """A line of text as a query: one sentence, or several terms where it begins with "+ " or "- "."""
     text = line.strip()
     if text.startswith(("+ ", "- ")):
-        return Query(tuple(parse_terms([part for part in re.split(r"\s+([+-])\s+|\s+", " " + text) if part])))
+        return SearchQuery(tuple(parse_terms([part for part in re.split(r"\s+([+-])\s+|\s+", " " + text) if part])))
     return as_query(text)
 
 

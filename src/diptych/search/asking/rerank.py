@@ -12,7 +12,7 @@ from diptych.common.errors import DiptychError, nearest
 from diptych.matchers.kept import Kept
 from diptych.scoring.candidates import score_candidates
 from diptych.scoring.fusion import Fusion
-from diptych.search.asking.query import Query, Term
+from diptych.search.asking.query import SearchQuery, Term
 from diptych.search.models.embedder import LocalsSource, load_search_matcher, open_upright
 from diptych.search.models.model_names import canonical_name
 from diptych.search.stores.keys import open_key
@@ -43,7 +43,11 @@ class Reranker:
         self.source = LocalsSource.of(self.matcher.feature_source)
 
     def scores(
-        self, queries: Sequence[Query], candidates: Sequence[Sequence[Entry]], kind: Kind, kept: LocalsSource | None
+        self,
+        queries: Sequence[SearchQuery],
+        candidates: Sequence[Sequence[Entry]],
+        kind: Kind,
+        kept: LocalsSource | None,
     ) -> list[np.ndarray]:
         """Scores (c,) of each query's candidates of one kind, -inf where a picture cannot be read any more.
 
@@ -68,8 +72,8 @@ class Reranker:
         # A row of candidates for each term of each query.
         positions = torch.full((len(terms), max(map(len, candidates))), -1, dtype=torch.int64)
         for row, (q, _) in enumerate(terms):
-            found = [rows.get(entry.key, -1) for entry in candidates[q]]
-            positions[row, : len(found)] = torch.tensor(found, dtype=torch.int64)
+            places = [rows.get(entry.key, -1) for entry in candidates[q]]
+            positions[row, : len(places)] = torch.tensor(places, dtype=torch.int64)
         asked = self._keep_terms([term for _, term in terms])
         scored = score_candidates(
             self.matcher, asked, items, positions, "texts" if kind == "picture" else "images"

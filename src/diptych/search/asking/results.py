@@ -66,7 +66,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RankedResults:
     """The results of one query, best first.
 
     timings: seconds of each stage; of a batch, those of the whole batch

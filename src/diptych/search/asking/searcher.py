@@ -8,12 +8,12 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.scoring.fusion import fuse
-from diptych.search.asking.confidence import Background, combined, weighted_scores
+from diptych.search.asking.confidence import BackgroundQueries, combined, weighted_scores
 from diptych.search.asking.duplicates import group_near
 from diptych.search.asking.options import Options
-from diptych.search.asking.query import Query, Term
+from diptych.search.asking.query import SearchQuery, Term
 from diptych.search.asking.rerank import Rerank, Reranker
-from diptych.search.asking.results import Answer, Clock, Result
+from diptych.search.asking.results import Clock, RankedResults, Result
 from diptych.search.models.embedder import Embedder, LocalsSource
 from diptych.search.stores.store import Condition, Entry, Kind, Store
 
@@ -55,14 +55,14 @@ class Searcher:
 
     def __init__(self, store: Store, embedder: Callable[[], Embedder], kept: Callable[[], LocalsSource | None]) -> None:
         self.store = store
-        self.background = Background(store, embedder)
+        self.background = BackgroundQueries(store, embedder)
         self._embedder = embedder
         self._kept = kept
         self._mixed = False
         self._lock = threading.Lock()
         self._rerankers: dict[str, Reranker] = {}
 
-    def search(self, queries: Sequence[Query], options: Options) -> list[Answer]:
+    def search(self, queries: Sequence[SearchQuery], options: Options) -> list[RankedResults]:
         """The answers to several queries, embedded, retrieved and re-ranked together."""
         if not queries:
             return []
@@ -76,24 +76,24 @@ class Searcher:
             pool = max(DEEPER * pool, FEWEST)
         while True:
             with clock.stage("retrieve"):
-                found, exact, recall = self._retrieve(queries, terms, pool, options)
+                retrieved, exact, recall = self._retrieve(queries, terms, pool, options)
             # Behind the depth nothing is re-ranked, and behind the threshold nothing is shown: more would not help.
             done = options.group is None or options.rerank is not None or pool >= MOST_POOL
-            done = done or all(len(c.entries) < pool or _below(c, options.threshold) for c in found)
+            done = done or all(len(c.entries) < pool or _below(c, options.threshold) for c in retrieved)
             if options.rerank is not None:
                 with clock.stage("rerank"):
-                    found = self._rerank(queries, found, options.rerank, options.kind)
-            grouped = [self._grouped(c, options) for c in found]
+                    retrieved = self._rerank(queries, retrieved, options.rerank, options.kind)
+            grouped = [self._grouped(c, options) for c in retrieved]
             if done or all(len(groups) >= options.top for groups in grouped):
                 break
             pool *= 4
         with clock.stage("confidence"):
             results = [
                 self._results(query, candidates, groups, options)
-                for query, candidates, groups in zip(queries, found, grouped, strict=True)
+                for query, candidates, groups in zip(queries, retrieved, grouped, strict=True)
             ]
         timings = clock.timings
-        return [Answer(some, timings, exact, recall) for some in results]
+        return [RankedResults(some, timings, exact, recall) for some in results]
 
     def reranker(self, name: str) -> Reranker:
         """A re-ranking model, loaded once."""
@@ -102,7 +102,7 @@ class Searcher:
                 self._rerankers[name] = Reranker(name, self._embedder().device)
             return self._rerankers[name]
 
-    def _embed(self, queries: Sequence[Query]) -> list[np.ndarray]:
+    def _embed(self, queries: Sequence[SearchQuery]) -> list[np.ndarray]:
         """Each query's terms as vectors, (terms, K, d)."""
         layout = self.store.layout
         texts = list(dict.fromkeys(t.value for q in queries for t in q.terms if isinstance(t.value, str)))
@@ -126,7 +126,7 @@ class Searcher:
         return [np.stack([vectors(term) for term in query.terms]) for query in queries]
 
     def _retrieve(
-        self, queries: Sequence[Query], terms: Sequence[np.ndarray], pool: int, options: Options
+        self, queries: Sequence[SearchQuery], terms: Sequence[np.ndarray], pool: int, options: Options
     ) -> tuple[list[_Candidates], bool, float | None]:
         """The best of each query by the first stage."""
         plain = [len(query.terms) == 1 or self.store.set_size == 1 for query in queries]
@@ -135,19 +135,19 @@ class Searcher:
             for query, own, simple in zip(queries, terms, plain, strict=True)
             if simple
         ]
-        found: list[_Candidates | None] = [None] * len(queries)
+        retrieved: list[_Candidates | None] = [None] * len(queries)
         exact, recall = True, None
         if asked:
             search = self._of_kind(np.stack(asked), pool, options)
             exact, recall = search[1], search[2]
             places = [place for place, simple in enumerate(plain) if simple]
             for place, candidates in zip(places, search[0], strict=True):
-                found[place] = candidates
+                retrieved[place] = candidates
         for place, (query, own) in enumerate(zip(queries, terms, strict=True)):
-            if found[place] is None:
-                found[place], whole = self._of_sets(query, own, pool, options)
+            if retrieved[place] is None:
+                retrieved[place], whole = self._of_sets(query, own, pool, options)
                 exact = exact and whole
-        return [candidates for candidates in found if candidates is not None], exact, recall
+        return [candidates for candidates in retrieved if candidates is not None], exact, recall
 
     def _of_kind(
         self, vectors: np.ndarray, pool: int, options: Options
@@ -163,17 +163,17 @@ class Searcher:
             if mixed or all(entry.kind == options.kind for entry in entries.values()):
                 break
             self._mixed = True
-        found = []
+        retrieved = []
         for hits in search.hits:
             hits = [hit for hit in hits if hit.key in entries]
-            found.append(_Candidates([entries[h.key] for h in hits], np.array([h.score for h in hits], np.float64)))
-        return found, search.exact, search.recall
+            retrieved.append(_Candidates([entries[h.key] for h in hits], np.array([h.score for h in hits], np.float64)))
+        return retrieved, search.exact, search.recall
 
-    def _of_sets(self, query: Query, terms: np.ndarray, pool: int, options: Options) -> tuple[_Candidates, bool]:
+    def _of_sets(self, query: SearchQuery, terms: np.ndarray, pool: int, options: Options) -> tuple[_Candidates, bool]:
         """Several terms of K vectors each: the best of every term that is looked for, rescored by all of them."""
         positive = terms[query.weights > 0]
-        found, _, _ = self._of_kind(positive, max(FEWEST, DEEPER * pool), options)
-        entries = list({entry.key: entry for candidates in found for entry in candidates.entries}.values())
+        nearest, _, _ = self._of_kind(positive, max(FEWEST, DEEPER * pool), options)
+        entries = list({entry.key: entry for candidates in nearest for entry in candidates.entries}.values())
         if not entries:
             return _Candidates([], np.zeros(0)), True
         vectors = np.stack([entry.vectors for entry in entries])
@@ -182,10 +182,10 @@ class Searcher:
         return candidates.part(np.arange(min(pool, len(entries)))), len(entries) == self.store.count()
 
     def _rerank(
-        self, queries: Sequence[Query], found: Sequence[_Candidates], rerank: Rerank, kind: Kind
+        self, queries: Sequence[SearchQuery], retrieved: Sequence[_Candidates], rerank: Rerank, kind: Kind
     ) -> list[_Candidates]:
         # Beyond the depth nothing was looked at again, and nothing is given.
-        near = [c.part(np.arange(min(len(c.entries), rerank.depth))) for c in found]
+        near = [c.part(np.arange(min(len(c.entries), rerank.depth))) for c in retrieved]
         scores = self.reranker(rerank.model).scores(queries, [c.entries for c in near], kind, self._kept())
         for candidates, second in zip(near, scores, strict=True):
             candidates.rerank = second.astype(np.float64)
@@ -203,7 +203,7 @@ class Searcher:
         return [[int(rows[i]) for i in group] for group in group_near(vectors, options.group)]
 
     def _results(
-        self, query: Query, candidates: _Candidates, groups: list[list[int]], options: Options
+        self, query: SearchQuery, candidates: _Candidates, groups: list[list[int]], options: Options
     ) -> list[Result]:
         groups = groups[: options.top]
         leaders = np.array([group[0] for group in groups], np.int64)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Problem
+from diptych.data.collection import DataProblem
 from diptych.data.readers import fields
 from diptych.search.filling.table_rows import csv_rows, parquet_rows
 from diptych.search.stores.store import OWN_FIELDS, Value
@@ -53,7 +53,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{path}: row {row}", record
     elif suffix in (".csv", ".tsv"):
         for number, cells in csv_rows(path):
-            if isinstance(cells, Problem):
+            if isinstance(cells, DataProblem):
                 raise DiptychError(str(cells))
             name = fields.pick(cells, fields.PICTURES)
             yield f"{path}: line {number}", {k: v if k == name else cell_value(v) for k, v in cells.items()}

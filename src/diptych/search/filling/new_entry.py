@@ -8,12 +8,10 @@ from pathlib import Path
 from PIL import Image
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Open, Problem
+from diptych.data.collection import DataProblem, Open
 from diptych.data.pictures import PictureFile
 from diptych.search.filling.walk import FoundFile, content_digest
 from diptych.search.stores.store import Entry, Kind, Stamp, Value
-
-Source = Open | None
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class NewEntry:
     key: str
     kind: Kind
     stamp: Stamp
-    open: Source = None
+    open: Open | None = None
     text: str = ""
     metadata: dict[str, Value] = field(default_factory=dict)
     known: str = ""
@@ -49,10 +47,10 @@ class Failed:
     """An entry that could not be read."""
 
     key: str
-    problem: Problem
+    problem: DataProblem
 
 
-Piece = NewEntry | Problem
+Piece = NewEntry | DataProblem
 # What became of a new entry: it comes back as it was, with its digest, where the index has this content already.
 Outcome = Entry | NewEntry | Failed
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Item, Problem
+from diptych.data.collection import DataProblem, Item
 from diptych.encoders.backbones import Extractor, Size
 from diptych.encoders.preprocess import read_picture
 from diptych.search.filling.new_entry import Failed, NewEntry, Outcome
@@ -129,7 +129,7 @@ def _prepare(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper
                 ready.append((entry, embedder.prepare(image), extra, size))
         except DiptychError as error:
             where = str(error).partition(": ")[0] if ": " in str(error) else entry.key
-            done.append(Failed(entry.key, Problem(where, str(error).removeprefix(f"{where}: "))))
+            done.append(Failed(entry.key, DataProblem(where, str(error).removeprefix(f"{where}: "))))
     return _Prepared(ready, done)
 
 
@@ -148,13 +148,13 @@ def _finish(prepared: _Prepared, embedder: Embedder, keeper: LocalsKeeper | None
         if keeper is not None and keeper.extractor is not None:
             pixels = [extra for _, _, extra, _ in ready if extra is not None]
             with torch.inference_mode():
-                found = keeper.extractor.extract(pixels, sizes, torch.float32)
-            locals_ = [regions.vectors.astype(np.float16) for regions in found]
+                extracted = keeper.extractor.extract(pixels, sizes, torch.float32)
+            locals_ = [regions.vectors.astype(np.float16) for regions in extracted]
     return [*prepared.done, *(_entry(e, v, locals_, i) for i, (e, v) in enumerate(zip(entries, vectors, strict=True)))]
 
 
 def _entry(new: NewEntry, vectors: np.ndarray, locals_: list[np.ndarray] | None, row: int) -> Outcome:
     if not np.isfinite(vectors).all():
-        return Failed(new.key, Problem(new.key, "the model gave no finite vector for it"))
+        return Failed(new.key, DataProblem(new.key, "the model gave no finite vector for it"))
     kept = None if locals_ is None else locals_[row]
     return Entry(new.key, new.kind, vectors, replace(new.stamp, key=new.key), new.text, dict(new.metadata), kept)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from diptych.data.collection import Problem
+from diptych.data.collection import DataProblem
 from diptych.data.pictures import heic_is_read
 from diptych.search.filling.walk import Choice, FoundFile, file_kind, prefix_of, walk
 from diptych.search.stores.keys import file_of
@@ -28,7 +28,7 @@ class Counts:
     gone: int
 
 
-class Plan:
+class SyncPlan:
     """Files to read and entries that lost their file. In a temporary database, so that its size costs no memory."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Plan:
         self._db.execute("CREATE TABLE waiting (path TEXT, kind TEXT, size INTEGER, changed INTEGER, known TEXT)")
         self._db.execute("CREATE TABLE gone (key TEXT PRIMARY KEY, size INTEGER, digest TEXT) WITHOUT ROWID")
         self._db.execute("CREATE INDEX gone_by_size ON gone (size)")
-        self.problems: list[Problem] = []
+        self.problems: list[DataProblem] = []
         self.unchanged = 0
 
     def wait(self, file: FoundFile, known: str = "") -> None:
@@ -83,9 +83,9 @@ class Plan:
         self._db.close()
 
 
-def make_plan(store: Store, roots: Sequence[str], choice: Choice, metadata: Metadata) -> Plan:
+def make_plan(store: Store, roots: Sequence[str], choice: Choice, metadata: Metadata) -> SyncPlan:
     """Compare the files below `roots` with what the index has of them: both come in the order of their keys."""
-    plan = Plan()
+    plan = SyncPlan()
     properties = store.properties
     without_decoder = 0
     for root in roots:
@@ -114,7 +114,7 @@ def make_plan(store: Store, roots: Sequence[str], choice: Choice, metadata: Meta
     if without_decoder:
         files = "file" if without_decoder == 1 else "files"
         what = f"left out: HEIC needs a decoder; install diptych[heic] ({without_decoder} {files})"
-        plan.problems.append(Problem("*.heic", what))
+        plan.problems.append(DataProblem("*.heic", what))
     return plan
 
 
@@ -163,7 +163,7 @@ def _stored(store: Store, root: str, choice: Choice) -> Iterator[_Stored]:
         yield _Stored(path, next(stamps))
 
 
-def _lose(plan: Plan, store: Store, entry: _Stored) -> None:
+def _lose(plan: SyncPlan, store: Store, entry: _Stored) -> None:
     if entry.path == entry.first.key:
         plan.lose(entry.first)
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Item, Problem
+from diptych.data.collection import DataProblem, Item
 from diptych.data.pictures import PictureBytes
 from diptych.data.readers import fields
 from diptych.data.readers.faults import Faults
@@ -35,11 +35,11 @@ def read_parts(file: FoundFile, what: What) -> Iterator[Piece]:
         else:
             yield from _lines(file)
     except DiptychError as error:
-        yield Problem(file.path, str(error).removeprefix(f"{file.path}: "))
+        yield DataProblem(file.path, str(error).removeprefix(f"{file.path}: "))
     except UnicodeDecodeError as error:
-        yield Problem(file.path, f"not valid UTF-8: {error.reason} at byte {error.start}")
+        yield DataProblem(file.path, f"not valid UTF-8: {error.reason} at byte {error.start}")
     except OSError as error:
-        yield Problem(file.path, f"cannot be read: {error.strerror or error}")
+        yield DataProblem(file.path, f"cannot be read: {error.strerror or error}")
 
 
 def _lines(file: FoundFile) -> Iterator[Piece]:
@@ -52,13 +52,15 @@ def _lines(file: FoundFile) -> Iterator[Piece]:
 
 def _table(file: FoundFile) -> Iterator[Piece]:
     for number, record in csv_rows(Path(file.path)):
-        if isinstance(record, Problem):
+        if isinstance(record, DataProblem):
             yield record
             continue
         column = fields.pick(record, fields.CAPTIONS)
         if column is None:
             names = ", ".join(map(repr, record))
-            yield Problem(f"{file.path}: line 1", f"no column of sentences, such as 'caption' or 'text', among {names}")
+            yield DataProblem(
+                f"{file.path}: line 1", f"no column of sentences, such as 'caption' or 'text', among {names}"
+            )
             return
         text = " ".join(record[column].split())
         if text:
@@ -75,12 +77,12 @@ def _json_lines(file: FoundFile) -> Iterator[Piece]:
             try:
                 value = json.loads(line)
             except json.JSONDecodeError as error:
-                yield Problem(f"{where}, column {error.colno}", f"not valid JSON: {error.msg}")
+                yield DataProblem(f"{where}, column {error.colno}", f"not valid JSON: {error.msg}")
                 continue
             record = value if isinstance(value, dict) else {"text": value}
             column = fields.pick(record, fields.CAPTIONS)
             if column is None:
-                yield Problem(where, "no sentence in it; expected text, or an object with 'caption' or 'text'")
+                yield DataProblem(where, "no sentence in it; expected text, or an object with 'caption' or 'text'")
                 continue
             yield from _sentences(f"{file.path}#{number}", record[column], file, columns_of(record, (column,)), where)
 
@@ -90,7 +92,7 @@ def _sentences(key: str, told: Any, file: FoundFile, metadata: dict[str, Value],
     texts = [fields.text_of(text) for text in (told if isinstance(told, list) else [told])]
     for i, text in enumerate(texts):
         if not isinstance(text, str):
-            yield Problem(where, f"expected a sentence, got {text!r}")
+            yield DataProblem(where, f"expected a sentence, got {text!r}")
         elif text.strip():
             yield sentence_entry(key if len(texts) == 1 else f"{key}.{i}", " ".join(text.split()), file, metadata)
 
@@ -122,7 +124,7 @@ def _parquet(file: FoundFile, what: What) -> Iterator[Piece]:
         caption = fields.pick(record, fields.CAPTIONS)
         metadata = columns_of(record, tuple(c for c in (picture, caption) if c))
         if picture is None and caption is None:
-            yield Problem(file.path, "no column of pictures or sentences, such as 'image', 'path' or 'caption'")
+            yield DataProblem(file.path, "no column of pictures or sentences, such as 'image', 'path' or 'caption'")
             return
         if picture is not None and what != "sentences":
             yield _parquet_picture(record[picture], key, file, metadata, where)
@@ -138,12 +140,12 @@ def _parquet_picture(value: Any, key: str, file: FoundFile, metadata: dict[str, 
         stamp = Stamp(key, file.size, file.changed, "")
         return NewEntry(key, "picture", stamp, PictureBytes(value, where), metadata=metadata)
     if not isinstance(value, str) or not value:
-        return Problem(where, f"expected a picture's bytes or path, got {value!r}")
+        return DataProblem(where, f"expected a picture's bytes or path, got {value!r}")
     path = os.path.normpath(os.path.join(os.path.dirname(file.path), os.path.expanduser(value)))
     if file_kind(path) not in ("picture", "heic"):
-        return Problem(where, f"{path} is not named like a picture")
+        return DataProblem(where, f"{path} is not named like a picture")
     try:
         status = os.stat(path)
     except OSError as error:
-        return Problem(path, f"cannot be read: {error.strerror}")
+        return DataProblem(path, f"cannot be read: {error.strerror}")
     return picture_of(FoundFile(path, "picture", status.st_size, status.st_mtime_ns), metadata)

@@ -7,10 +7,10 @@ from itertools import chain, islice
 
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
-from diptych.data.collection import Problem
+from diptych.data.collection import DataProblem
 from diptych.data.pictures import PictureFile
 from diptych.search.filling.new_entry import NewEntry, Outcome, picture_of
-from diptych.search.filling.plan import WHOLE, Metadata, Plan, make_plan, metadata_digest, whole_value
+from diptych.search.filling.plan import WHOLE, Metadata, SyncPlan, make_plan, metadata_digest, whole_value
 from diptych.search.filling.read_items import read_parts
 from diptych.search.filling.walk import Choice, FoundFile
 from diptych.search.stores.store import Entry, Stamp, Store
@@ -30,7 +30,7 @@ class SyncReport:
     deleted: int = 0
     unchanged: int = 0
     seconds: float = 0.0
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[DataProblem, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -44,7 +44,7 @@ class Writer:
     def __init__(self, store: Store, choice: Choice) -> None:
         self.store = store
         self.choice = choice
-        self.problems: list[Problem] = []
+        self.problems: list[DataProblem] = []
         self.added = self.changed = self.moved = self.deleted = 0
         self._entries: dict[str, Entry] = {}
         self._same: dict[str, NewEntry] = {}
@@ -191,7 +191,7 @@ def sync(
 
 
 def _waiting(
-    plan: Plan, store: Store, writer: Writer, metadata: Metadata, more: Callable[[int], None]
+    plan: SyncPlan, store: Store, writer: Writer, metadata: Metadata, more: Callable[[int], None]
 ) -> Iterator[NewEntry]:
     """What has to be embedded; moved pictures are renamed on the way."""
     for file, known in plan.waiting():
@@ -208,7 +208,7 @@ def _waiting(
         yield writer.send(entry)
 
 
-def _moved(entry: NewEntry, plan: Plan, writer: Writer) -> NewEntry | None:
+def _moved(entry: NewEntry, plan: SyncPlan, writer: Writer) -> NewEntry | None:
     """None where the picture was only moved; else the entry, which must be looked at."""
     try:
         entry = entry.with_digest()
@@ -226,15 +226,15 @@ def _parts(file: FoundFile, store: Store, writer: Writer, more: Callable[[int], 
     parts = writer.opened(file)
     pieces = iter(read_parts(file, writer.choice.what))
     while some := list(islice(pieces, AT_ONCE)):
-        found = {piece.key: piece for piece in some if isinstance(piece, NewEntry)}
+        entries = {piece.key: piece for piece in some if isinstance(piece, NewEntry)}
         for piece in some:
-            if isinstance(piece, Problem):
+            if isinstance(piece, DataProblem):
                 writer.problems.append(piece)
                 parts.failed = True
                 parts.broken |= piece.where == file.path
         fresh = [
             replace(entry, known="" if old is None else old.stamp.digest)
-            for entry, old in zip(found.values(), store.get(list(found), locals=False), strict=True)
+            for entry, old in zip(entries.values(), store.get(list(entries), locals=False), strict=True)
             if old is None or not _is_same(entry, old)
         ]
         more(len(fresh))

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Problem
+from diptych.data.collection import DataProblem
 from diptych.data.readers.tables import cells_of
 
 ROWS_AT_ONCE = 64
 
 
-def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str] | Problem]]:
+def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str] | DataProblem]]:
     """The rows of a csv or tsv file with a header, and the line that each ends on; what is wrong with a row."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
         header: list[str] | None = None
@@ -21,7 +21,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str] | Problem]]:
             elif cells:
                 if len(cells) != len(header):
                     what = f"expected {len(header)} fields, got {len(cells)}"
-                    yield line, Problem(f"{path}: line {line}", what)
+                    yield line, DataProblem(f"{path}: line {line}", what)
                 else:
                     yield line, dict(zip(header, cells, strict=True))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Problem
+from diptych.data.collection import DataProblem
 from diptych.data.pictures import SUFFIXES as PLAIN_PICTURES
 from diptych.data.pictures import PictureBytes, PictureFile, PicturePart
 from diptych.search.stores.keys import file_of
@@ -96,7 +96,7 @@ def prefix_of(root: str) -> str:
     return _as_prefix(root) if os.path.isdir(root) else root
 
 
-def walk(root: str, choice: Choice, problems: list[Problem], unreadable: list[str]) -> Iterator[FoundFile]:
+def walk(root: str, choice: Choice, problems: list[DataProblem], unreadable: list[str]) -> Iterator[FoundFile]:
     """The wanted files below a folder, or a file itself, in the order of their keys.
 
     Folders that cannot be read are told as problems and added to `unreadable`. Links to files are followed, links to
@@ -112,7 +112,9 @@ def walk(root: str, choice: Choice, problems: list[Problem], unreadable: list[st
     yield from _walk(root, len(_as_prefix(root)), choice, problems, unreadable)
 
 
-def _walk(folder: str, cut: int, choice: Choice, problems: list[Problem], unreadable: list[str]) -> Iterator[FoundFile]:
+def _walk(
+    folder: str, cut: int, choice: Choice, problems: list[DataProblem], unreadable: list[str]
+) -> Iterator[FoundFile]:
     here: list[tuple[str, FileKind | None, os.DirEntry[str]]] = []
     try:
         with os.scandir(folder) as entries:
@@ -127,24 +129,24 @@ def _walk(folder: str, cut: int, choice: Choice, problems: list[Problem], unread
                     continue
                 here.append((entry.name if kind in ("picture", "heic") else entry.name + "#", kind, entry))
     except OSError as error:
-        problems.append(Problem(folder, f"the folder cannot be read: {error.strerror}"))
+        problems.append(DataProblem(folder, f"the folder cannot be read: {error.strerror}"))
         unreadable.append(_as_prefix(folder))
         return
-    here.sort(key=lambda found: found[0])
+    here.sort(key=lambda named: named[0])
     for _, kind, entry in here:
         if kind is None:
             yield from _walk(entry.path, cut, choice, problems, unreadable)
             continue
         what = _fault_of(entry.path)
         if what is not None:
-            problems.append(Problem(entry.path.encode("utf-8", "replace").decode(), what))
+            problems.append(DataProblem(entry.path.encode("utf-8", "replace").decode(), what))
             continue
         try:
             if not entry.is_file():
                 continue
             status = entry.stat()
         except OSError as error:
-            problems.append(Problem(entry.path, f"cannot be read: {error.strerror}"))
+            problems.append(DataProblem(entry.path, f"cannot be read: {error.strerror}"))
             continue
         yield FoundFile(entry.path, kind, status.st_size, status.st_mtime_ns)
 

@@ -14,7 +14,7 @@ import torch
 from diptych.common.errors import DiptychError
 from diptych.common.files import written_aside
 from diptych.search.stores.store import RECALL_FLOOR
-from diptych.search.stores.vectors import Found, Vectors, aligned_similarities
+from diptych.search.stores.vectors import BestRows, Vectors, aligned_similarities
 
 MAGIC = b"diptych approximate 1"
 # Lists and vectors for training are bounded, so that building needs the same memory and time to train for any size.
@@ -91,7 +91,7 @@ class Approximate:
                     return
                 probes *= 2
 
-    def search(self, vectors: Vectors, queries: np.ndarray, top: int) -> Found:
+    def search(self, vectors: Vectors, queries: np.ndarray, top: int) -> BestRows:
         """The best of all entries: candidates by the nearest elements, and all later entries, scored exactly."""
         faiss, (count, size, dim) = _faiss(), queries.shape
         parameters = faiss.SearchParametersIVF(nprobe=self.header.probes)
@@ -108,9 +108,9 @@ class Approximate:
             entries = vectors.take(some.reshape(-1)).reshape(*some.shape, size, dim)
             scores = aligned_similarities(queries[i : i + at_once], entries, vectors.layout)
             scores[torch.from_numpy(missing[i : i + at_once])] = -torch.inf
-            candidates.append(Found(scores, torch.from_numpy(some)))
+            candidates.append(BestRows(scores, torch.from_numpy(some)))
         later = vectors.search(queries, top, first=int(np.searchsorted(vectors.ids, self.header.last, "right")))
-        return Found.merged([Found.stacked(candidates, count), later], top, count)
+        return BestRows.merged([BestRows.stacked(candidates, count), later], top, count)
 
     def save(self, path: Path) -> None:
         """Write the index and its header into one file, whole or not at all."""
@@ -145,14 +145,14 @@ class Approximate:
             return None  # without FAISS too: searches are exact then
 
 
-def recall_of(found: Found, exact: Found) -> float:
+def recall_of(answer: BestRows, exact: BestRows) -> float:
     """The share of the exact results that were found; of equals any will do."""
     real = exact.scores > -torch.inf
     if not real.any():
         return 1.0
     # The worst exact result of each query; what is found and as good is one of them, or its equal.
     worst = torch.where(real, exact.scores, torch.inf).amin(1, keepdim=True)
-    hits = torch.minimum((found.scores >= worst - 1e-6).sum(1), real.sum(1))
+    hits = torch.minimum((answer.scores >= worst - 1e-6).sum(1), real.sum(1))
     return float(hits.sum() / real.sum())
 
 

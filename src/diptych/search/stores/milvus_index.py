@@ -11,7 +11,7 @@ import torch
 from diptych.common.errors import DiptychError
 from diptych.search.stores.milvus_connection import MilvusConnection
 from diptych.search.stores.store import Layout
-from diptych.search.stores.vectors import Found, similarities, top_of
+from diptych.search.stores.vectors import BestRows, similarities, top_of
 
 # A new index is noticed after so many seconds.
 KNOWN_FOR = 5.0
@@ -112,16 +112,16 @@ class MilvusIndex:
 
     def _exact(self, queries: np.ndarray) -> torch.Tensor:
         """The scores of the ten nearest vectors of each query element, (q K, 10), over all vectors, page by page."""
-        flat, best = queries.reshape(-1, 1, self._layout.dim), list[Found]()
+        flat, best = queries.reshape(-1, 1, self._layout.dim), list[BestRows]()
         for page in self._server.pages(self._name, "", ["vector"], 4096):
             block = np.array([row["vector"] for row in page], np.float32).reshape(-1, 1, self._layout.dim)
             values, columns = top_of(similarities(flat, block, Layout(self._layout.dim)), MEASURED_TOP)
-            best = [Found.merged([*best, Found(values, columns)], MEASURED_TOP, len(flat))]
+            best = [BestRows.merged([*best, BestRows(values, columns)], MEASURED_TOP, len(flat))]
         return best[0].scores
 
     def _recall(self, queries: np.ndarray, exact: torch.Tensor, state: IndexState) -> float:
         """The share of the exact nearest that the server finds; of equals any will do."""
-        found = self._server.call(
+        answers = self._server.call(
             "search",
             self._name,
             data=list(queries.reshape(-1, self._layout.dim)),
@@ -132,6 +132,6 @@ class MilvusIndex:
         )
         hits = sum(
             sum(hit["distance"] >= scores[-1] - 1e-5 for hit in answer)
-            for answer, scores in zip(found, exact.tolist(), strict=True)
+            for answer, scores in zip(answers, exact.tolist(), strict=True)
         )
         return float(min(1.0, hits / exact.numel()))

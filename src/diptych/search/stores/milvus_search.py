@@ -45,7 +45,7 @@ class EntryVectors:
         return [key for key in keys if key in self._known]
 
 
-class Searcher:
+class MilvusSearcher:
     """Candidates from the server, exact scores from their vectors."""
 
     def __init__(self, server: MilvusConnection, name: str, layout: Layout) -> None:
@@ -59,11 +59,11 @@ class Searcher:
         exact = state.recall is None
         for expression in expressions:
             if self._layout.set_size == 1:
-                found = self._search_vectors(queries, top, expression, state)
+                more = self._search_vectors(queries, top, expression, state)
             else:
-                found, proven = self._search_sets(queries, top, expression, state)
+                more, proven = self._search_sets(queries, top, expression, state)
                 exact = exact and proven
-            hits = [_best(old + new, top) for old, new in zip(hits, found, strict=True)]
+            hits = [_best(old + new, top) for old, new in zip(hits, more, strict=True)]
         return Search(hits, exact, state.recall)
 
     def _search_vectors(self, queries: np.ndarray, top: int, expression: str, state: IndexState) -> list[list[Hit]]:
@@ -72,12 +72,10 @@ class Searcher:
         at_once = max(1, REQUEST_BYTES // (4 * self._layout.dim * top))
         for i in range(0, len(queries), at_once):
             some = queries[i : i + at_once]
-            for query, found in zip(
-                some, self._ask(some[:, 0], top, expression, state, ["key", "vector"]), strict=True
-            ):
-                vectors = np.array([hit["entity"]["vector"] for hit in found], np.float32)
+            for query, rows in zip(some, self._ask(some[:, 0], top, expression, state, ["key", "vector"]), strict=True):
+                vectors = np.array([row["entity"]["vector"] for row in rows], np.float32)
                 scores = similarities(query[None], vectors.reshape(-1, 1, self._layout.dim), self._layout)[0].tolist()
-                hits.append([Hit(hit["entity"]["key"], score) for hit, score in zip(found, scores, strict=True)])
+                hits.append([Hit(row["entity"]["key"], score) for row, score in zip(rows, scores, strict=True)])
         return hits
 
     def _search_sets(
@@ -95,11 +93,11 @@ class Searcher:
                 answers = self._ask(queries[some].reshape(-1, self._layout.dim), depth, expression, state, ["key"])
                 for j, number in enumerate(some):
                     lists = answers[j * size : (j + 1) * size]
-                    keys = list(dict.fromkeys(hit["entity"]["key"] for found in lists for hit in found))
+                    keys = list(dict.fromkeys(row["entity"]["key"] for rows in lists for row in rows))
                     entries = vectors.of(keys)
                     scores = similarities(queries[number][None], entries, self._layout)[0].tolist()
-                    found = [Hit(key, score) for key, score in zip(vectors.known(keys), scores, strict=True)]
-                    hits[number] = _best(found, top)
+                    rescored = [Hit(key, score) for key, score in zip(vectors.known(keys), scores, strict=True)]
+                    hits[number] = _best(rescored, top)
                     if not self._is_proven(lists, depth, hits[number], top):
                         unproven.append(number)
             open_queries = unproven
@@ -114,11 +112,11 @@ class Searcher:
 
         An element of such an entry is no nearer to query element k than the last of its list.
         """
-        if any(len(found) < depth for found in lists):
+        if any(len(rows) < depth for rows in lists):
             return True  # one list holds every element there is
         if len(hits) < top:
             return False
-        last = torch.tensor([found[-1]["distance"] for found in lists], dtype=torch.float64)
+        last = torch.tensor([rows[-1]["distance"] for rows in lists], dtype=torch.float64)
         return hits[-1].score >= self._layout.bound(last) + 1e-6
 
     def _ask(

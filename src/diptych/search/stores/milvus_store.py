@@ -28,7 +28,7 @@ from diptych.search.stores.milvus_rows import (
     side_row,
     size_of,
 )
-from diptych.search.stores.milvus_search import EntryVectors, Searcher
+from diptych.search.stores.milvus_search import EntryVectors, MilvusSearcher
 from diptych.search.stores.store import (
     EXACT_UP_TO,
     RECALL_FLOOR,
@@ -78,7 +78,7 @@ class MilvusStore:
             self._server.close()
             raise
         self._index = MilvusIndex(self._server, self._name, self._side, self._layout, exact_up_to, recall_floor)
-        self._searcher = Searcher(self._server, self._name, self._layout)
+        self._searcher = MilvusSearcher(self._server, self._name, self._layout)
 
     @property
     def address(self) -> str:
@@ -138,17 +138,17 @@ class MilvusStore:
 
     def get(self, keys: Sequence[str], *, locals: bool = True) -> list[Entry | None]:
         """Whole entries in the order asked for, None where there is none."""
-        found = {rows[0]["key"]: rows for rows in self._whole(keys)}
+        stored = {rows[0]["key"]: rows for rows in self._whole(keys)}
         cells: dict[str, np.ndarray] = {}
         if locals:
-            wanted = {key: piece_ids(rows[0]) for key, rows in found.items() if rows[0]["token"]}
+            wanted = {key: piece_ids(rows[0]) for key, rows in stored.items() if rows[0]["token"]}
             texts = self._by_id(self._side, [i for ids in wanted.values() for i in ids], ["data"])
             for key, ids in wanted.items():
-                whole = joined(found[key][0], [texts[i]["data"] for i in ids if i in texts])
+                whole = joined(stored[key][0], [texts[i]["data"] for i in ids if i in texts])
                 if whole is None:
                     raise DiptychError(f"{self.address}: the locals of {key!r} are not whole; index it again")
                 cells[key] = whole
-        return [entry_of(found[key], cells.get(key)) if key in found else None for key in keys]
+        return [entry_of(stored[key], cells.get(key)) if key in stored else None for key in keys]
 
     def stamps(self, prefix: str = "") -> Iterator[Stamp]:
         """The stamps of all entries whose key begins with `prefix`, in key order; read a few thousand at a time."""
@@ -161,11 +161,11 @@ class MilvusStore:
     def rename(self, old: str, new: Stamp) -> None:
         """A file moved: the entry takes its new key and stamp, vectors and metadata stay."""
         check_key(new.key, self.address)
-        found = self._whole([old])
-        if not found:
+        stored = self._whole([old])
+        if not stored:
             raise DiptychError(f"{self.address}: there is no {old!r} to rename")
         replaced = self._locals_of([new.key]) if new.key != old else {}
-        self._put(self._name, moved_rows(found[0], new), self.set_size)
+        self._put(self._name, moved_rows(stored[0], new), self.set_size)
         if new.key != old:
             self._remove(self._name, self._ids(old))
             self._remove(self._side, [i for ids in replaced.values() for i in ids])
@@ -232,7 +232,7 @@ class MilvusStore:
         unique = list(dict.fromkeys(keys))
         rows = self._by_id(self._name, [i for key in unique for i in self._ids(key)], [*RECORD, "vector"])
         sets = ([rows[i] for i in self._ids(key) if i in rows] for key in unique)
-        return [found for found in sets if len(found) == self.set_size]
+        return [whole for whole in sets if len(whole) == self.set_size]
 
     def _locals_of(self, keys: Sequence[str]) -> dict[str, list[str]]:
         """The ids of the locals of those entries that are there, by key."""
@@ -240,11 +240,11 @@ class MilvusStore:
         return {row["key"]: piece_ids(row) for row in rows.values()}
 
     def _by_id(self, collection: str, ids: Sequence[str], fields: list[str]) -> dict[str, Any]:
-        found = {}
+        rows = {}
         for i in range(0, len(ids), KEYS_AT_ONCE):
             expression = f"id in [{','.join(map(quoted, ids[i : i + KEYS_AT_ONCE]))}]"
-            found.update({row["id"]: row for row in self._server.query(collection, expression, ["id", *fields])})
-        return found
+            rows.update({row["id"]: row for row in self._server.query(collection, expression, ["id", *fields])})
+        return rows
 
     def _put(self, collection: str, rows: Iterable[dict[str, Any]], together: int = 1) -> None:
         """Write rows, so many at once as one request holds; `together` rows are never parted."""

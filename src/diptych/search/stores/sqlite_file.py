@@ -151,9 +151,9 @@ class SqliteFile:
 
     def _check_tables(self) -> None:
         db = self.connection()
-        found = db.execute("PRAGMA application_id").fetchone()[0]
+        application = db.execute("PRAGMA application_id").fetchone()[0]
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        if found != APPLICATION_ID:
+        if application != APPLICATION_ID:
             self.close()
             raise DiptychError(f"{self.path}: an SQLite file, but not an index")
         if version > VERSION:

@@ -29,7 +29,7 @@ from diptych.search.stores.store import (
 
 if TYPE_CHECKING:  # these need torch, which takes longer to load than an unchanged folder to compare
     from diptych.search.stores.sqlite_vectors import SqliteVectors
-    from diptych.search.stores.vectors import Found, Vectors
+    from diptych.search.stores.vectors import BestRows, Vectors
 
 # Placeholders in one statement.
 KEYS_AT_ONCE = 500
@@ -151,12 +151,12 @@ class SqliteStore:
 
     def get(self, keys: Sequence[str], *, locals: bool = True) -> list[Entry | None]:
         """Whole entries in the order asked for, None where there is none."""
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         with self._file.reading() as db:
             for some in _chunks(list(dict.fromkeys(keys))):
                 for entry in self._read_entries(db, some, locals):
-                    found[entry.key] = entry
-        return [found.get(key) for key in keys]
+                    entries[entry.key] = entry
+        return [entries.get(key) for key in keys]
 
     def stamps(self, prefix: str = "") -> Iterator[Stamp]:
         """The stamps of all entries whose key begins with `prefix`, in key order; read a few thousand at a time."""
@@ -195,8 +195,8 @@ class SqliteStore:
         with self._live.looking() as (db, vectors):
             approximate = None if where else self._live.approximate(vectors)
             if approximate is not None:
-                found = approximate.search(vectors, queries, top)
-                return Search(_hits(db, vectors, found), exact=False, recall=approximate.header.recall)
+                best = approximate.search(vectors, queries, top)
+                return Search(_hits(db, vectors, best), exact=False, recall=approximate.header.recall)
             rows = vectors.rows_of(_fitting(db, where)) if where else None
             return Search(_hits(db, vectors, vectors.search(queries, top, rows)), exact=True)
 
@@ -264,15 +264,15 @@ def _fitting(db: sqlite3.Connection, where: Sequence[Condition]) -> np.ndarray:
     return np.fromiter((row[0] for row in db.execute(f"SELECT id FROM entries WHERE {sql}", values)), np.int64)
 
 
-def _hits(db: sqlite3.Connection, vectors: "Vectors", found: "Found") -> list[list[Hit]]:
+def _hits(db: sqlite3.Connection, vectors: "Vectors", best: "BestRows") -> list[list[Hit]]:
     """Rows as hits with their keys, best first, equals in the order of their keys."""
-    numbers = np.where(np.isfinite(found.scores.numpy()), vectors.ids[found.rows.numpy()] if len(vectors) else -1, -1)
+    numbers = np.where(np.isfinite(best.scores.numpy()), vectors.ids[best.rows.numpy()] if len(vectors) else -1, -1)
     keys: dict[int, str] = {}
     for some in _chunks(np.unique(numbers).tolist()):
         keys.update(db.execute(f"SELECT id, key FROM entries WHERE id IN ({','.join('?' * len(some))})", some))
     return [
         [Hit(key, -s) for s, key in sorted((-s, keys[i]) for i, s in zip(row, scores, strict=True) if i >= 0)]
-        for row, scores in zip(numbers.tolist(), found.scores.tolist(), strict=True)
+        for row, scores in zip(numbers.tolist(), best.scores.tolist(), strict=True)
     ]
 
 

@@ -128,8 +128,8 @@ class SqliteVectors:
             return None
         header, ids, vectors = kept
         for row in np.unique(np.linspace(0, len(ids) - 1, SPOT_CHECKS).astype(int)) if len(ids) else ():
-            found = db.execute("SELECT data FROM vectors WHERE entry = ?", (int(ids[row]),)).fetchone()
-            if found is not None and found[0] != vectors[row].tobytes():
+            stored = db.execute("SELECT data FROM vectors WHERE entry = ?", (int(ids[row]),)).fetchone()
+            if stored is not None and stored[0] != vectors[row].tobytes():
                 return None
         there = Vectors(self.layout, ids, (vectors,) if len(ids) else (), np.zeros(len(ids), bool))
         return _Moment(there, header.last, header.deletions)

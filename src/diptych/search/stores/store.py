@@ -201,10 +201,10 @@ def check_queries(queries: np.ndarray, top: int, layout: Layout, address: str) -
     return np.ascontiguousarray(queries, dtype=np.float32)
 
 
-def check_layout(found: Layout, wanted: Layout | None, address: str) -> None:
+def check_layout(stored: Layout, wanted: Layout | None, address: str) -> None:
     """Refuse a store that was made for other vectors."""
-    if wanted is not None and found != wanted:
-        raise DiptychError(f"{address}: made for {found}, but {wanted} is wanted; index into another store")
+    if wanted is not None and stored != wanted:
+        raise DiptychError(f"{address}: made for {stored}, but {wanted} is wanted; index into another store")
 
 
 def spread_of(key: str) -> int:

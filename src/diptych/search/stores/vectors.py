@@ -91,19 +91,21 @@ class Vectors:
                 yield start + offset, part[offset : offset + size]
             start += len(part)
 
-    def search(self, queries: np.ndarray, top: int, rows: np.ndarray | None = None, first: int = 0) -> "Found":
+    def search(self, queries: np.ndarray, top: int, rows: np.ndarray | None = None, first: int = 0) -> "BestRows":
         """The best of all rows, of some ascending `rows`, or of those from `first` on: (q, K, d) -> (q, <= top)."""
-        found = [
+        best = [
             self._search_some(queries[i : i + QUERIES_AT_ONCE], top, rows, first)
             for i in range(0, len(queries), QUERIES_AT_ONCE)
         ]
-        return Found.stacked(found, len(queries))
+        return BestRows.stacked(best, len(queries))
 
-    def _search_some(self, queries: np.ndarray, top: int, rows: np.ndarray | None, first: int) -> "Found":
+    def _search_some(self, queries: np.ndarray, top: int, rows: np.ndarray | None, first: int) -> "BestRows":
         size = max(1024, BLOCK_BYTES // (4 * max(1, len(queries)) * self.layout.set_size**2))
         if rows is not None and 2 * len(rows) < len(self):
             blocks = ((chunk, self.take(chunk)) for chunk in np.split(rows, range(size, len(rows), size)) if len(chunk))
-            return Found.merged([self._best(queries, block, top, chunk) for chunk, block in blocks], top, len(queries))
+            return BestRows.merged(
+                [self._best(queries, block, top, chunk) for chunk, block in blocks], top, len(queries)
+            )
         left_out = self.gone
         if rows is not None:
             left_out = np.ones(len(self), bool)
@@ -112,42 +114,42 @@ class Vectors:
         for start, block in self.blocks(size, first):
             numbers = np.arange(start, start + len(block))
             best.append(self._best(queries, block, top, numbers, left_out[start : start + len(block)]))
-        return Found.merged(best, top, len(queries))
+        return BestRows.merged(best, top, len(queries))
 
     def _best(
         self, queries: np.ndarray, block: np.ndarray, top: int, rows: np.ndarray, left_out: np.ndarray | None = None
-    ) -> "Found":
+    ) -> "BestRows":
         size = self.layout.set_size
         scores = similarities(queries, block, self.layout, _scratch(len(block) * size, len(queries) * size))
         hidden = self.gone[rows] if left_out is None else left_out
         if hidden.any():
             scores[:, torch.from_numpy(hidden)] = -torch.inf
         values, columns = top_of(scores, top)
-        return Found(values, torch.from_numpy(rows)[columns])
+        return BestRows(values, torch.from_numpy(rows)[columns])
 
 
 @dataclass(frozen=True)
-class Found:
+class BestRows:
     """Rows found for each query, best first: scores (q, r) float32 and rows (q, r); -inf where there is none."""
 
     scores: Tensor
     rows: Tensor
 
     @classmethod
-    def merged(cls, found: Sequence["Found"], top: int, queries: int) -> "Found":
+    def merged(cls, answers: Sequence["BestRows"], top: int, queries: int) -> "BestRows":
         """The best of several answers to the same queries."""
-        if not found:
+        if not answers:
             return cls(torch.zeros(queries, 0), torch.zeros(queries, 0, dtype=torch.int64))
-        scores = torch.cat([f.scores for f in found], 1)
+        scores = torch.cat([answer.scores for answer in answers], 1)
         values, columns = scores.topk(min(top, scores.shape[1]))
-        return cls(values, torch.cat([f.rows for f in found], 1).gather(1, columns))
+        return cls(values, torch.cat([answer.rows for answer in answers], 1).gather(1, columns))
 
     @classmethod
-    def stacked(cls, found: Sequence["Found"], queries: int) -> "Found":
+    def stacked(cls, answers: Sequence["BestRows"], queries: int) -> "BestRows":
         """The answers to several runs of queries, one after the other."""
-        if not found:
+        if not answers:
             return cls.merged([], 0, queries)
-        return cls(torch.cat([f.scores for f in found]), torch.cat([f.rows for f in found]))
+        return cls(torch.cat([answer.scores for answer in answers]), torch.cat([answer.rows for answer in answers]))
 
 
 def similarities(queries: np.ndarray, entries: np.ndarray, layout: Layout, out: np.ndarray | None = None) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.data.file_pieces import FilePieceTokenizer, has_file_pieces
+from diptych.data.tokenizer_file import FilePieceTokenizer, has_file_pieces
 from diptych.data.tokens import PieceTokenizer, load_pieces
 from diptych.encoders.sources import package_folder
 

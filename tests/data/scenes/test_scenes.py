@@ -29,7 +29,7 @@ from diptych.data.scenes.scene import Place, Thing
 from diptych.data.scenes.sheet import contact_sheet
 from diptych.data.scenes.statement import Claim, Phrase, Statement
 from diptych.data.vocabulary import split_words
-from tests.data.scene_reader import PLURALS, WORDS, is_true, read
+from tests.data.scenes.scene_reader import PLURALS, WORDS, is_true, read
 
 seeds = st.integers(0, 2**40)
 indices = st.integers(0, 10**6)

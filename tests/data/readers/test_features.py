@@ -30,7 +30,7 @@ from tests.data.making import (
     write_precomp,
     write_tsv,
 )
-from tests.data.test_captions import says
+from tests.data.readers.test_captions import says
 
 
 def row(collection: Collection, id: str) -> Regions:

@@ -10,7 +10,7 @@ import pytest
 from diptych.common.errors import DiptychError
 from diptych.data.read import read_collection
 from tests.data.making import CAPTIONS, picture, texts
-from tests.data.test_captions import says
+from tests.data.readers.test_captions import says
 
 
 def table(columns: dict[str, list[Any]]) -> datasets.Dataset:

@@ -12,7 +12,7 @@ from diptych.data.read import read_collection
 from diptych.data.readers.faults import Faults
 from diptych.data.readers.webdataset import stream_webdataset
 from tests.data.making import CAPTIONS, karpathy, picture_bytes, sample, texts, write_json, write_tar
-from tests.data.test_captions import says
+from tests.data.readers.test_captions import says
 
 
 def write_shards(folder: Path) -> Path:

@@ -17,7 +17,7 @@ from diptych.data.scenes import (
 )
 from diptych.data.scenes.dice import Dice
 from diptych.data.scenes.near_miss import near_miss_pair
-from tests.data.scene_reader import is_true, read
+from tests.data.scenes.scene_reader import is_true, read
 
 seeds = st.integers(0, 2**40)
 many = settings(max_examples=60, deadline=None)
