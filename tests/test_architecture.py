@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from diptych.cli.main import COMMANDS, module_of
+
 ROOMS = [
     "cli", "web", "search", "report", "explain", "training",
     "evaluation", "scoring", "matchers", "encoders", "data", "common",
@@ -14,14 +16,19 @@ ROOMS = [
 SOURCE = Path(__file__).parent.parent / "src" / "diptych"
 
 
-def imports(path: Path) -> set[str]:
-    found = set()
+def modules(path: Path) -> set[str]:
+    """Everything of the package that a file names in its imports: modules, and what may be modules."""
+    named = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("diptych."):
-            found.add(node.module.split(".")[1])
+        if isinstance(node, ast.ImportFrom) and node.module:
+            named |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
-            found.update(a.name.split(".")[1] for a in node.names if a.name.startswith("diptych."))
-    return found
+            named |= {alias.name for alias in node.names}
+    return {name for name in named if name.startswith("diptych.")}
+
+
+def imports(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in modules(path)}
 
 
 def test_every_room_is_in_the_list() -> None:
@@ -38,6 +45,11 @@ def test_imports_go_down(room: str) -> None:
         for up in imports(path) & above
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "cli").glob("*.py")), ids=lambda path: path.stem)
+def test_no_command_imports_another(path: Path) -> None:
+    assert modules(path) & {module_of(name) for name in COMMANDS} == set()
 
 
 def test_importing_diptych_loads_nothing_heavy() -> None:

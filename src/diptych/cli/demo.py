@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diptych.cli.options import DeviceOption
 from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def command(
     ] = None,
     query: Annotated[list[str] | None, typer.Option(help="A sentence of your own to search with; repeatable.")] = None,
     model: Annotated[str, typer.Option(help="`default`, a run, a matcher's folder, or a CLIP model.")] = "default",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     serve: Annotated[bool, typer.Option("--serve/--no-serve", help="Serve the page afterwards.")] = True,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help=f"The page's port; {PORT}, or any where that is taken.")

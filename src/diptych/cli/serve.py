@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diptych.cli.options import DeviceOption, IndexOption
 from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    index: Annotated[
-        str | None, typer.Option("--index", "--store", help="A file, or milvus://host:port/name; by default your own.")
-    ] = None,
+    index: IndexOption = None,
     host: Annotated[
         str, typer.Option(help="The address to listen at; any but this machine's own asks for the token.")
     ] = "127.0.0.1",
@@ -40,7 +39,7 @@ def command(
     batch: Annotated[int, typer.Option(min=1, help="Most searches that go through the model together.")] = 32,
     queue: Annotated[int, typer.Option(min=1, help="Most searches that wait; more are told to come back.")] = 256,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 30,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
 ) -> None:
     """Serve the page and the HTTP interface of an index, until Ctrl-C."""
