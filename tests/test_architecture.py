@@ -52,6 +52,12 @@ def test_no_command_imports_another(path: Path) -> None:
     assert modules(path) & {module_of(name) for name in COMMANDS} == set()
 
 
+@pytest.mark.parametrize("path", sorted((SOURCE / "web" / "service").glob("*.py")), ids=lambda path: path.stem)
+def test_what_the_server_does_knows_nothing_of_how_it_is_asked(path: Path) -> None:
+    above = ("app", "middleware", "page", "responses", "routers", "run")
+    assert {name for name in modules(path) if name.startswith(tuple(f"diptych.web.{up}" for up in above))} == set()
+
+
 def test_importing_diptych_loads_nothing_heavy() -> None:
     code = "import sys, diptych; print([m for m in ('torch', 'numpy', 'transformers', 'PIL') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,13 +14,14 @@ from starlette.staticfiles import StaticFiles
 import diptych
 from diptych.common.errors import DiptychError
 from diptych.search.index import Index
-from diptych.web.api import Unauthorised, api_router
-from diptych.web.errors import Busy, NotFound, TooLarge
-from diptych.web.limits import LimitBody
-from diptych.web.metrics import Measure
-from diptych.web.page import page_router
-from diptych.web.security import HEADERS, Guard, problem, unauthorised
-from diptych.web.service import Service
+from diptych.web.errors import Busy, NotFound, TooLarge, Unauthorised
+from diptych.web.middleware.limits import LimitBody
+from diptych.web.middleware.measure import Measure
+from diptych.web.middleware.security import HEADERS, Guard
+from diptych.web.page.routes import page_router
+from diptych.web.responses import problem, unauthorised
+from diptych.web.routers import change, search, see, server, vectors
+from diptych.web.service.service import Service
 from diptych.web.settings import Settings
 
 STATIC = Path(__file__).parent / "static"
@@ -47,7 +48,8 @@ def create_app(settings: Settings, index: Index) -> FastAPI:
     )
     app.state.service = service
     _tell_errors(app)
-    app.include_router(api_router(service))
+    for tag in (search, see, vectors, change, server):
+        app.include_router(tag.router)
     app.include_router(page_router(service))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     # The last that is added stands first.
