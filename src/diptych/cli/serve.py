@@ -53,6 +53,7 @@ def command(
     if "://" not in str(address) and not Path(address).exists():
         raise DiptychError(f"{address}: there is no index; make one with `diptych index FOLDER`")
     try:
+        import cryptography  # noqa: F401
         import fastapi  # noqa: F401
         import jinja2  # noqa: F401
         import prometheus_client  # noqa: F401

@@ -40,6 +40,11 @@ def test_ids_tell_nothing_of_the_path() -> None:
     assert IDS.of("/home/me/a.jpg")[:20] != IDS.of("/home/me/b.jpg")[:20]
 
 
+def test_the_secret_of_an_index_is_used_again(index: Index) -> None:
+    index.store.set_properties({"serve-secret": "5f" * 16})
+    assert ids_of(index).key(Ids(b"5f" * 16).of("/home/me/a.jpg")) == "/home/me/a.jpg"
+
+
 def test_ids_last_as_long_as_the_index(index: Index) -> None:
     address, before = index.store.address, ids_of(index).of("/home/me/a.jpg")
     with Index.open(address) as again:
