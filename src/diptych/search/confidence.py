@@ -18,16 +18,14 @@ the share of unrelated queries for which nothing in the index would stand out as
 import hashlib
 import json
 import math
-import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from diptych.common.files import written_aside
+from diptych.common.user_folders import cache_folder
 from diptych.search.background import SENTENCES
 from diptych.search.embedder import Embedder, unit
 from diptych.search.query import Query
@@ -233,15 +231,6 @@ def embedded_sentences(embedder: Embedder) -> np.ndarray:
     except OSError:
         pass  # without a cache it only takes longer the next time
     return vectors
-
-
-def cache_folder() -> Path:
-    """The platform's folder for what can be made again."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "diptych"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "diptych" / "cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych"
 
 
 def _list_digest() -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from diptych.common.errors import DiptychError
+from diptych.common.user_folders import cache_folder
 from diptych.encoders.sources import shipped_folder
-from diptych.search.confidence import cache_folder
 from diptych.search.demo_pictures import Fetch, Package, credits_of, demo_folder, have_pictures, metadata_of
 from diptych.search.embedder import load_embedder
 from diptych.search.index import Index

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_text
-from diptych.search.confidence import cache_folder
+from diptych.common.user_folders import cache_folder
 
 # No picture of the demo is near this size: what claims to be larger is not unpacked.
 LARGEST = 8 << 20

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from diptych.common.errors import DiptychError
+from diptych.common.user_folders import data_folder
 from diptych.data.collection import Problem
 from diptych.data.pictures import SUFFIXES as PLAIN_PICTURES
 from diptych.data.pictures import PictureBytes, PictureFile, PicturePart
@@ -195,15 +195,6 @@ def _digest(data: bytes) -> str:
 def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-def data_folder() -> Path:
-    """The platform's folder for a user's data of this program."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "diptych"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "diptych"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "diptych"
 
 
 def default_index() -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from diptych.common.errors import DiptychError
+from diptych.common.user_folders import data_folder
 
 MEBIBYTE = 1 << 20
 _TOKEN = re.compile(r"[!-~]{8,256}")
@@ -77,8 +78,6 @@ def is_loopback(host: str) -> bool:
 
 def uploads_beside(address: str) -> Path:
     """Where added pictures are kept by default: a folder beside the index, or in the user's data folder."""
-    from diptych.search.files import data_folder
-
     if "://" in address:
         return data_folder() / "uploads"
     path = Path(os.path.abspath(address))
