@@ -52,7 +52,7 @@ def _serve(demo: "Demo", model: str, port: int | None, as_json: bool) -> None:
 
     try:
         from diptych.web.run import bound, run_server
-        from diptych.web.settings import Settings, address_of
+        from diptych.web.settings import ServerSettings, address_of
     except ImportError as error:
         raise DiptychError(f"the page needs the package {error.name}; install diptych[serve], or --no-serve") from None
     if port is None:
@@ -62,12 +62,12 @@ def _serve(demo: "Demo", model: str, port: int | None, as_json: bool) -> None:
         except DiptychError:
             port = 0
 
-    def started(settings: Settings) -> None:
+    def started(settings: ServerSettings) -> None:
         # In JSON, standard output has one object only.
         print(f"\nthe page is at {address_of(settings)} (Ctrl-C ends it)", file=sys.stderr if as_json else sys.stdout)
         sys.stdout.flush()
 
-    run_server(Settings(port=port, rerank=reranker_of(model), credits=demo.credits), demo.index, started)
+    run_server(ServerSettings(port=port, rerank=reranker_of(model), credits=demo.credits), demo.index, started)
 
 
 def _tell(line: str) -> None:

@@ -13,7 +13,7 @@ from diptych.cli.options import DeviceOption, IndexOption
 from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
-    from diptych.web.settings import Settings
+    from diptych.web.settings import ServerSettings
 
 
 def command(
@@ -62,9 +62,9 @@ def command(
     except ImportError as error:
         raise DiptychError(f"serving needs the package {error.name}; install diptych[serve]") from None
     from diptych.web.run import run_server
-    from diptych.web.settings import MEBIBYTE, Settings
+    from diptych.web.settings import MEBIBYTE, ServerSettings
 
-    settings = Settings(
+    settings = ServerSettings(
         token=token or secrets.token_urlsafe(24),
         host=host,
         port=port,
@@ -83,7 +83,7 @@ def command(
     print("stopped", file=sys.stderr)
 
 
-def _tell(settings: "Settings", entries: int, made: bool, as_json: bool) -> None:
+def _tell(settings: "ServerSettings", entries: int, made: bool, as_json: bool) -> None:
     """Where it is, and the token where it was made here: whoever gave one knows it."""
     from diptych.web.settings import address_of
 

@@ -22,13 +22,13 @@ from diptych.web.page.routes import page_router
 from diptych.web.responses import problem, unauthorised
 from diptych.web.routers import change, search, see, server, vectors
 from diptych.web.service.service import Service
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 
 STATIC = Path(__file__).parent / "static"
 _PLAIN = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 
-def create_app(settings: Settings, index: Index) -> FastAPI:
+def create_app(settings: ServerSettings, index: Index) -> FastAPI:
     """The application over an open index, which stays the caller's to close. Its `state.service` does the work."""
     service = Service(settings, index)
 

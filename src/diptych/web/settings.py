@@ -15,7 +15,7 @@ _TOKEN = re.compile(r"[!-~]{8,256}")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What `diptych serve` is told; every limit has a default that suits one machine.
 
     token: who has it may add and delete, and read where the address is not this machine's own; made where none is given
@@ -84,7 +84,7 @@ def uploads_beside(address: str) -> Path:
     return path.with_name(path.name.removesuffix(".db") + ".uploads")
 
 
-def address_of(settings: Settings) -> str:
+def address_of(settings: ServerSettings) -> str:
     """Where a browser on this machine finds the server."""
     anywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
     host = anywhere.get(settings.host, settings.host)

@@ -9,7 +9,7 @@ import pytest
 
 from diptych.search.index import Index
 from diptych.web.middleware import limits
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.web.models import index, own_folders, vse_folder
 from tests.web.serving import TOKEN, serving
 
@@ -40,7 +40,7 @@ def answer(connection: socket.socket) -> tuple[int, str]:
 
 
 def test_what_says_it_is_too_large_is_not_read(index: Index) -> None:
-    with serving(index, Settings(token=TOKEN, max_upload=MOST)) as address:
+    with serving(index, ServerSettings(token=TOKEN, max_upload=MOST)) as address:
         for path in ("/api/uploads", "/api/search/picture", "/api/embed/picture"):
             with connected(address) as connection:
                 connection.sendall(heads(path, "Content-Length: 99999999"))  # and nothing of it
@@ -48,7 +48,7 @@ def test_what_says_it_is_too_large_is_not_read(index: Index) -> None:
 
 
 def test_what_does_not_say_how_large_it_is_is_counted(index: Index) -> None:
-    with serving(index, Settings(token=TOKEN, max_upload=MOST)) as address, connected(address) as connection:
+    with serving(index, ServerSettings(token=TOKEN, max_upload=MOST)) as address, connected(address) as connection:
         connection.sendall(heads("/api/uploads", "Transfer-Encoding: chunked"))
         start = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
         connection.sendall(b"%x\r\n%s\r\n" % (len(start), start))
@@ -64,14 +64,14 @@ def test_json_has_a_limit_of_its_own(index: Index) -> None:
 
 
 def test_what_comes_too_slowly_is_given_up(index: Index) -> None:
-    with serving(index, Settings(token=TOKEN, timeout=0.5)) as address, connected(address) as connection:
+    with serving(index, ServerSettings(token=TOKEN, timeout=0.5)) as address, connected(address) as connection:
         connection.sendall(heads("/api/uploads", "Content-Length: 1000") + b"--b\r\n")
         assert answer(connection) == (408, "the request was not sent within 0.5 seconds")
 
 
 def test_only_some_uploads_are_read_at_a_time(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "UPLOADS_AT_ONCE", 1)
-    with serving(index, Settings(token=TOKEN, timeout=3)) as address:
+    with serving(index, ServerSettings(token=TOKEN, timeout=3)) as address:
         with connected(address) as first, connected(address) as second, connected(address) as third:
             first.sendall(heads("/api/uploads", "Content-Length: 1000") + b"--b\r\n")
             second.sendall(heads("/api/uploads", "Content-Length: 1000"))

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from diptych.common.errors import DiptychError
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.settings import Settings, address_of, is_loopback, uploads_beside
+from diptych.web.settings import ServerSettings, address_of, is_loopback, uploads_beside
 from tests.web.models import own_folders, unchanged_index, vse_folder
 from tests.web.serving import TOKEN, client
 
@@ -19,7 +19,7 @@ CHANGES = [("POST", "/api/add"), ("POST", "/api/add/sentences"), ("DELETE", "/ap
 
 @pytest.fixture(scope="module")
 def app(unchanged_index: Index) -> Iterator[FastAPI]:
-    app = create_app(Settings(token=TOKEN, hosts=("Proxy.example",)), unchanged_index)
+    app = create_app(ServerSettings(token=TOKEN, hosts=("Proxy.example",)), unchanged_index)
     yield app
     app.state.service.close()
 
@@ -27,7 +27,7 @@ def app(unchanged_index: Index) -> Iterator[FastAPI]:
 @pytest.fixture
 def outside(unchanged_index: Index) -> Iterator[TestClient]:
     """A server that others can reach."""
-    app = create_app(Settings(host="0.0.0.0", token=TOKEN), unchanged_index)
+    app = create_app(ServerSettings(host="0.0.0.0", token=TOKEN), unchanged_index)
     yield client(app, host="pictures.example")
     app.state.service.close()
 
@@ -169,11 +169,11 @@ def test_no_page_loads_its_scripts_from_elsewhere(app: FastAPI) -> None:
 @pytest.mark.parametrize("token", ["", "short", "with space in it", "ümläute-sind-keine", "x" * 300])
 def test_a_token_is_plain(token: str) -> None:
     with pytest.raises(DiptychError, match="token"):
-        Settings(token=token)
+        ServerSettings(token=token)
 
 
 def test_tokens_are_made_and_not_shown() -> None:
-    one, other = Settings(), Settings()
+    one, other = ServerSettings(), ServerSettings()
     assert one.token != other.token
     assert len(one.token) >= 32
     assert one.token not in repr(one)
@@ -186,11 +186,11 @@ def test_tokens_are_made_and_not_shown() -> None:
 )  # fmt: skip
 def test_which_addresses_are_this_machines_own(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
-    assert replace(Settings(), host=host).loopback is loopback
+    assert replace(ServerSettings(), host=host).loopback is loopback
 
 
 def test_where_things_are() -> None:
-    assert address_of(Settings(host="::1", port=81)) == "http://[::1]:81/"
-    assert address_of(Settings(host="0.0.0.0", port=81)) == "http://127.0.0.1:81/"
+    assert address_of(ServerSettings(host="::1", port=81)) == "http://[::1]:81/"
+    assert address_of(ServerSettings(host="0.0.0.0", port=81)) == "http://127.0.0.1:81/"
     assert uploads_beside("/data/photos.db") == Path("/data/photos.uploads")
     assert uploads_beside("milvus://db:1/x").name == "uploads"

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.encoders.pictures import picture
 from tests.web.chromium import FAINT_TEXT, FAULTS, NO_RING, chromium
 from tests.web.models import camp_folder, own_folders, vse_folder
@@ -34,7 +34,7 @@ def browser() -> Iterator[Any]:
 def server(browser: Any, tmp_path_factory: pytest.TempPathFactory, vse_folder: str, camp_folder: str) -> Iterator[str]:
     with (
         small_index(tmp_path_factory.mktemp("browser"), vse_folder, 9) as index,
-        serving(index, Settings(token=TOKEN, rerank=camp_folder, credits="Drawn here.")) as address,
+        serving(index, ServerSettings(token=TOKEN, rerank=camp_folder, credits="Drawn here.")) as address,
     ):
         yield address
 

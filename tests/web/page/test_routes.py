@@ -14,8 +14,8 @@ import diptych.web
 from diptych.search.index import Index
 from diptych.web.app import create_app
 from diptych.web.errors import Busy
-from diptych.web.schemas import Found, SearchAnswer
-from diptych.web.settings import Settings
+from diptych.web.schemas import FoundEntry, SearchAnswer
+from diptych.web.settings import ServerSettings
 from tests.encoders.pictures import picture
 from tests.html_page import Page
 from tests.search import tiny
@@ -48,7 +48,7 @@ class Shown(Page):
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory, vse_folder: str, camp_folder: str) -> Iterator[FastAPI]:
     with small_index(tmp_path_factory.mktemp("page"), vse_folder) as index:
-        settings = Settings(token=TOKEN, rerank=camp_folder, credits="Drawn & <made> here.")
+        settings = ServerSettings(token=TOKEN, rerank=camp_folder, credits="Drawn & <made> here.")
         with client(made := create_app(settings, index)):
             yield made
 
@@ -134,7 +134,7 @@ def test_what_is_found_never_becomes_markup(tmp_path: Path, vse_folder: str) -> 
     with Index.create(tmp_path / "index.db", vse_folder, device="cpu") as index:
         columns: dict[str, dict[str, str | float]] = {str(folder / name): {"<b>column</b>": "<script>x</script>"}}
         index.sync(folder, what="both", metadata=columns)
-        with client(create_app(Settings(token=TOKEN), index)) as web:
+        with client(create_app(ServerSettings(token=TOKEN), index)) as web:
             page = get(web, "/", q="dog")
             assert_harmless(page)
             shown = next(a for a in page.pictures if a["alt"] == name)
@@ -201,7 +201,7 @@ def test_what_is_no_picture_is_told_so(web: TestClient, data: bytes, told: str) 
 
 def test_a_picture_that_is_too_large_is_told_so(tmp_path: Path, vse_folder: str) -> None:
     with small_index(tmp_path, vse_folder, 2) as index:
-        web = client(create_app(Settings(token=TOKEN, max_pixels=100), index))
+        web = client(create_app(ServerSettings(token=TOKEN, max_pixels=100), index))
         response = web.post("/", files={"file": ("x.png", png(), "image/png")})
         assert response.status_code == 413
         assert "at most 100 are taken" in response.text
@@ -295,7 +295,7 @@ def test_near_duplicates_are_one_result(tmp_path: Path, vse_folder: str) -> None
     picture(40, 30, seed=0).save(folder / "again.png", compress_level=1)
     with Index.create(tmp_path / "index.db", vse_folder, device="cpu") as index:
         index.sync(folder)
-        with client(create_app(Settings(token=TOKEN), index)) as web:
+        with client(create_app(ServerSettings(token=TOKEN), index)) as web:
             apart, together = get(web, "/", q="dog"), get(web, "/", q="dog", group="1")
             assert "nearly the same" not in apart.text
             assert "nearly the same" in together.text
@@ -307,7 +307,7 @@ def test_near_duplicates_are_one_result(tmp_path: Path, vse_folder: str) -> None
 
 def test_an_empty_index_says_what_to_do(tmp_path: Path, vse_folder: str) -> None:
     with Index.create(tmp_path / "index.db", vse_folder, device="cpu") as index:
-        web = client(create_app(Settings(token=TOKEN), index))
+        web = client(create_app(ServerSettings(token=TOKEN), index))
         for address in ("/", "/?q=dog"):
             page = get(web, address)
             assert "The index is empty" in page.text
@@ -318,7 +318,7 @@ def test_an_empty_index_says_what_to_do(tmp_path: Path, vse_folder: str) -> None
 def test_sentences_alone_are_searched_without_asking(tmp_path: Path, vse_folder: str) -> None:
     with Index.create(tmp_path / "index.db", vse_folder, device="cpu") as index:
         index.add(sentences={"a": "two dog", "b": "a red boat"})
-        page = get(client(create_app(Settings(token=TOKEN), index)), "/", q="dog")
+        page = get(client(create_app(ServerSettings(token=TOKEN), index)), "/", q="dog")
         assert len(page.ids) == 2
         assert page.all("input", name="kind", value="sentence", type="hidden")
 
@@ -326,7 +326,7 @@ def test_sentences_alone_are_searched_without_asking(tmp_path: Path, vse_folder:
 def test_a_picture_without_a_file_has_a_place_holder(tmp_path: Path, vse_folder: str) -> None:
     with Index.create(tmp_path / "index.db", vse_folder, device="cpu") as index:
         index.add(pictures={"in memory": picture(40, 30, seed=1)})
-        web = client(create_app(Settings(token=TOKEN), index))
+        web = client(create_app(ServerSettings(token=TOKEN), index))
         page = get(web, "/", q="dog")
         assert len(page.ids) == 1
         assert not page.pictures
@@ -336,12 +336,14 @@ def test_a_picture_without_a_file_has_a_place_holder(tmp_path: Path, vse_folder:
 
 
 def answer(confidences: list[float], matches: bool | None, exact: bool = True) -> SearchAnswer:
-    found = [
-        Found(id=f"id-{i}", path=f"a/{i}.png", score=1 - i / 10, confidence=c, kind="picture", text="", metadata={},
-              retrieval=None, rerank=None, place_before=None, duplicates=[], picture=None)
+    results = [
+        FoundEntry(
+            id=f"id-{i}", path=f"a/{i}.png", score=1 - i / 10, confidence=c, kind="picture", text="", metadata={},
+            retrieval=None, rerank=None, place_before=None, duplicates=[], picture=None,
+        )
         for i, c in enumerate(confidences)
     ]  # fmt: skip
-    return SearchAnswer(results=found, timings={"total": 0.05}, matches=matches, exact=exact)
+    return SearchAnswer(results=results, timings={"total": 0.05}, matches=matches, exact=exact)
 
 
 def test_what_does_not_match_is_shown_as_the_nearest(

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.web.models import camp_folder, index, own_folders, unchanged_index, vse_folder
 from tests.web.serving import TOKEN, client
 
@@ -19,7 +19,7 @@ __all__ = ["camp_folder", "index", "own_folders", "unchanged_index", "vse_folder
 
 @pytest.fixture
 def app(index: Index, camp_folder: str) -> Iterator[FastAPI]:
-    app = create_app(Settings(token=TOKEN, rerank=camp_folder, credits="by nobody"), index)
+    app = create_app(ServerSettings(token=TOKEN, rerank=camp_folder, credits="by nobody"), index)
     app.state.service.warm()
     yield app
     app.state.service.close()
@@ -33,7 +33,7 @@ def web(app: FastAPI) -> TestClient:
 @pytest.fixture(scope="module")
 def steady(unchanged_index: Index, camp_folder: str) -> Iterator[TestClient]:
     """For requests that change nothing."""
-    app = create_app(Settings(token=TOKEN, rerank=camp_folder), unchanged_index)
+    app = create_app(ServerSettings(token=TOKEN, rerank=camp_folder), unchanged_index)
     yield client(app)
     app.state.service.close()
 

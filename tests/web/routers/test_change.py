@@ -13,7 +13,7 @@ from PIL import Image
 
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.encoders.pictures import picture
 from tests.web.models import index, own_folders, vse_folder
 from tests.web.serving import TOKEN, client
@@ -23,7 +23,7 @@ __all__ = ["index", "own_folders", "vse_folder"]
 
 @pytest.fixture
 def app(index: Index, tmp_path: Path) -> Iterator[FastAPI]:
-    app = create_app(Settings(token=TOKEN, uploads=tmp_path / "kept"), index)
+    app = create_app(ServerSettings(token=TOKEN, uploads=tmp_path / "kept"), index)
     yield app
     app.state.service.close()
 
@@ -49,11 +49,11 @@ def test_added_pictures_are_found_and_shown(web: TestClient, index: Index, tmp_p
     assert answer.status_code == 200, answer.text
     added = answer.json()["added"]
     assert answer.json()["entries"] == before + 2
-    found = web.post("/api/search", json={"terms": [{"id": added[0]["id"]}], "top": 1}).json()["results"][0]
-    assert found["id"] == added[0]["id"]
-    assert found["score"] == pytest.approx(1, abs=1e-5)
-    assert found["metadata"] == {"name": "dog.png", "stars": 5}
-    assert Image.open(io.BytesIO(web.get(found["picture"]).content)).size == (64, 48)
+    result = web.post("/api/search", json={"terms": [{"id": added[0]["id"]}], "top": 1}).json()["results"][0]
+    assert result["id"] == added[0]["id"]
+    assert result["score"] == pytest.approx(1, abs=1e-5)
+    assert result["metadata"] == {"name": "dog.png", "stars": 5}
+    assert Image.open(io.BytesIO(web.get(result["picture"]).content)).size == (64, 48)
     assert sorted(path.suffix for path in (tmp_path / "kept").iterdir()) == [".jpg", ".png"]
     assert web.get("/api/overview").json()["pictures"] == 10
 
@@ -129,9 +129,9 @@ def test_sentences_are_added_and_replaced(web: TestClient, index: Index) -> None
     assert [entry["path"] for entry in answer.json()["added"]] == ["added/one", "added/two"]
     again = web.post("/api/add/sentences", json={"sentences": {"one": "three small cat"}})
     assert (again.json()["entries"], again.json()["added"][0]["id"]) == (before + 2, answer.json()["added"][0]["id"])
-    found = web.get("/api/search", params={"q": "three small cat", "kind": "sentence", "top": 1}).json()["results"][0]
-    assert (found["text"], found["id"]) == ("three small cat", again.json()["added"][0]["id"])
-    assert web.delete(f"/api/entries/{found['id']}").json()["entries"] == before + 1
+    result = web.get("/api/search", params={"q": "three small cat", "kind": "sentence", "top": 1}).json()["results"][0]
+    assert (result["text"], result["id"]) == ("three small cat", again.json()["added"][0]["id"])
+    assert web.delete(f"/api/entries/{result['id']}").json()["entries"] == before + 1
 
 
 def test_a_sentence_cannot_take_a_pictures_place(web: TestClient, index: Index, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_after_many_changes_confidences_are_worked_out_again(web: TestClient, in
 
 
 def test_the_file_is_whole_when_the_server_ends(index: Index, tmp_path: Path) -> None:
-    app = create_app(Settings(token=TOKEN, uploads=tmp_path / "kept"), index)
+    app = create_app(ServerSettings(token=TOKEN, uploads=tmp_path / "kept"), index)
     with client(app, TOKEN) as web:
         add(web, ("dog.png", data_of(900)))
     with sqlite3.connect(index.store.address) as db:

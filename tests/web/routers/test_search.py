@@ -14,7 +14,7 @@ from diptych.search.query import Term
 from diptych.search.rerank import Rerank
 from diptych.search.store import Condition
 from diptych.web.app import create_app
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.encoders.pictures import picture
 from tests.web.models import camp_folder, index, own_folders, unchanged_index, vse_folder
 from tests.web.routers.asking import album, app, id_of, searched, steady, web
@@ -216,7 +216,7 @@ def test_re_ranking_scores_are_the_models(web: TestClient, album: Path, camp_fol
 
 
 def test_without_a_re_ranking_model_it_is_said_so(index: Index) -> None:
-    web = client(create_app(Settings(token=TOKEN), index))
+    web = client(create_app(ServerSettings(token=TOKEN), index))
     id = id_of(web, "album/003.png")
     answers = [
         web.post("/api/search", json={"terms": [{"text": "a"}], "rerank": True}),
@@ -230,7 +230,7 @@ def test_without_a_re_ranking_model_it_is_said_so(index: Index) -> None:
 
 def test_an_index_without_pictures_or_a_model(tmp_path: Path, vse_folder: str) -> None:
     with Index.create(tmp_path / "empty.db", vse_folder, device="cpu") as index:
-        app = create_app(Settings(token=TOKEN), index)
+        app = create_app(ServerSettings(token=TOKEN), index)
         app.state.service.warm()
         assert searched(client(app), terms=[{"text": "a dog"}])["results"] == []
         assert client(app).get("/api/overview").json()["entries"] == 0

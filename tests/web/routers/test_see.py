@@ -12,7 +12,7 @@ from diptych.explain.explain import explain
 from diptych.matchers.base import Matcher
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.encoders.pictures import picture
 from tests.web.models import camp_folder, index, own_folders, vse_folder
 from tests.web.routers.asking import album, app, id_of, searched, web
@@ -87,7 +87,7 @@ def test_members_of_archives_are_shown(web: TestClient, index: Index, album: Pat
 
 
 def test_roots_can_be_narrowed(index: Index, tmp_path: Path) -> None:
-    app = create_app(Settings(token=TOKEN, roots=(str(tmp_path / "elsewhere"),)), index)
+    app = create_app(ServerSettings(token=TOKEN, roots=(str(tmp_path / "elsewhere"),)), index)
     results = searched(client(app), terms=[{"text": "a dog"}], top=1)["results"]
     assert results[0]["picture"] is None
     assert client(app).get(f"/pictures/{results[0]['id']}").status_code == 404
@@ -117,5 +117,5 @@ def test_explanations_have_limits(web: TestClient) -> None:
 
 
 def test_ids_last(index: Index) -> None:
-    one, other = (client(create_app(Settings(token=TOKEN), index)) for _ in range(2))
+    one, other = (client(create_app(ServerSettings(token=TOKEN), index)) for _ in range(2))
     assert id_of(one, "album/003.png") == id_of(other, "album/003.png")

@@ -13,7 +13,7 @@ import pytest
 from diptych.search.index import Index
 from diptych.web.app import create_app
 from diptych.web.service import service as service_module
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.web.models import camp_folder, own_folders, unchanged_index, vse_folder
 from tests.web.serving import TOKEN, serving
 
@@ -55,7 +55,7 @@ def test_a_batch_answers_as_one_by_one_does(unchanged_index: Index, threads: Thr
     asked = [{"q": line, "top": 3 + i % 2, "kind": ("picture", "sentence")[i % 3 == 0]} for i, line in enumerate(lines)]
     answers = []
     for batch in (1, 32):
-        settings = Settings(token=TOKEN, batch=batch, batch_wait=0.02)
+        settings = ServerSettings(token=TOKEN, batch=batch, batch_wait=0.02)
         app = create_app(settings, unchanged_index)
         with serving(unchanged_index, app=app) as address, httpx.Client(base_url=address) as web:
             answers.append(list(threads.map(lambda one, web=web: plain(web.get("/api/search", params=one)), asked)))
@@ -71,7 +71,7 @@ def test_a_batch_answers_as_one_by_one_does(unchanged_index: Index, threads: Thr
 def test_one_bad_query_of_a_batch_is_only_its_askers_trouble(
     unchanged_index: Index, threads: ThreadPoolExecutor
 ) -> None:
-    app = create_app(Settings(token=TOKEN, batch_wait=0.2), unchanged_index)
+    app = create_app(ServerSettings(token=TOKEN, batch_wait=0.2), unchanged_index)
     gone = app.state.service.ids.of("gone")
     with serving(unchanged_index, app=app) as address, httpx.Client(base_url=address) as web:
         good = {"terms": [{"text": "a dog"}, {"text": "snow"}]}
@@ -102,7 +102,7 @@ def test_what_is_slow_does_not_stop_the_others(
 ) -> None:
     gate = Gate(getattr(service_module.Service, where))
     monkeypatch.setattr(service_module.Service, where, lambda *arguments: gate(*arguments))
-    app = create_app(Settings(token=TOKEN, rerank=camp_folder), unchanged_index)
+    app = create_app(ServerSettings(token=TOKEN, rerank=camp_folder), unchanged_index)
     with (
         serving(unchanged_index, app=app) as address,
         httpx.Client(base_url=address, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as web,
@@ -132,7 +132,7 @@ def test_what_is_slow_does_not_stop_the_others(
 def test_a_full_queue_says_when_to_come_back(
     unchanged_index: Index, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = create_app(Settings(token=TOKEN, queue=2, batch=1), unchanged_index)
+    app = create_app(ServerSettings(token=TOKEN, queue=2, batch=1), unchanged_index)
     gate = Gate(app.state.service.finder.run)
     app.state.service.lanes.sentences._work = gate
     with serving(unchanged_index, app=app) as address, httpx.Client(base_url=address, timeout=30) as web:
@@ -157,7 +157,7 @@ def test_what_takes_too_long_is_given_up(
 ) -> None:
     gate = Gate(service_module.Service.make_explanation)
     monkeypatch.setattr(service_module.Service, "make_explanation", lambda *arguments: gate(*arguments))
-    app = create_app(Settings(token=TOKEN, timeout=0.5), unchanged_index)
+    app = create_app(ServerSettings(token=TOKEN, timeout=0.5), unchanged_index)
     with serving(unchanged_index, app=app) as address, httpx.Client(base_url=address, timeout=30) as web:
         asked = {"id": first_id(address), "sentence": "a dog"}
         given_up = list(threads.map(lambda _: web.get("/api/explain", params=asked), range(3)))

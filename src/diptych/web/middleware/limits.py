@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diptych.web.responses import problem
-from diptych.web.settings import MEBIBYTE, Settings
+from diptych.web.settings import MEBIBYTE, ServerSettings
 
 JSON_BYTES = MEBIBYTE
 # Boundaries, names and form fields around the files.
@@ -28,7 +28,7 @@ class LimitBody:
     Forms with files may have `max_upload` bytes, everything else a mebibyte; a few uploads are read at a time.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app, self.settings = app, settings
         self._uploads = 0
 

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diptych.web.responses import problem, unauthorised
-from diptych.web.settings import Settings, is_loopback
+from diptych.web.settings import ServerSettings, is_loopback
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # Whatever changes the index lies below these.
@@ -38,7 +38,7 @@ _PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>Diptych</title>
 class Guard:
     """Stands before everything else: a request that may not be here is answered before its body is read."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app, self.settings = app, settings
         self._token = settings.token.encode()
         self._cookie = f"diptych-{settings.port}"

@@ -73,14 +73,14 @@ class PageState:
     @property
     def sentence(self) -> str:
         """The sentence that results are explained with: the one that weighs most; empty where there is none."""
-        found = [term for term in self.all_terms if not term.is_picture and term.weight > 0]
-        return max(found, key=lambda term: term.weight).value if found else ""
+        sentences = [term for term in self.all_terms if not term.is_picture and term.weight > 0]
+        return max(sentences, key=lambda term: term.weight).value if sentences else ""
 
     @property
     def picture(self) -> str:
         """The picture that is looked for; empty where there is none."""
-        found = [term for term in self.all_terms if term.is_picture and term.weight > 0]
-        return max(found, key=lambda term: term.weight).value if found else ""
+        pictures = [term for term in self.all_terms if term.is_picture and term.weight > 0]
+        return max(pictures, key=lambda term: term.weight).value if pictures else ""
 
     @property
     def filters(self) -> int:
@@ -89,18 +89,18 @@ class PageState:
 
     def items(self) -> list[tuple[str, str]]:
         """Names and values for an address; what is as usual is left out."""
-        found = [("q", self.q)] if self.q else []
+        items = [("q", self.q)] if self.q else []
         for term in self.terms:
-            found += [("term", term.written), ("weight", f"{term.weight:g}")]
+            items += [("term", term.written), ("weight", f"{term.weight:g}")]
         if self.kind != "picture":
-            found.append(("kind", self.kind))
-        found += [(name, "1") for name in ("rerank", "group", "sure") if getattr(self, name)]
+            items.append(("kind", self.kind))
+        items += [(name, "1") for name in ("rerank", "group", "sure") if getattr(self, name)]
         named = {"path": self.path, "from": self.since, "to": self.until}
-        found += [(name, value) for name, value in named.items() if value]
-        found += [("where", text) for text in self.where]
+        items += [(name, value) for name, value in named.items() if value]
+        items += [("where", text) for text in self.where]
         if self.top != PER_PAGE:
-            found.append(("top", str(self.top)))
-        return found
+            items.append(("top", str(self.top)))
+        return items
 
     def url(self, path: str = "/", **more: str | None) -> str:
         """The address of this state; `more` are further values, None for none."""
@@ -191,13 +191,13 @@ def read_state(given: Iterable[tuple[str, str]]) -> PageState:
 
 
 def _terms(written: list[str], weights: list[str]) -> tuple[PageTerm, ...]:
-    found = []
+    terms = []
     for place, text in enumerate(written):
         kind, _, value = text.partition(":")
         if kind not in ("s", "p") or not value:
             raise DiptychError(f"term {text!r}: expected s: and a sentence, or p: and the id of a picture")
-        found.append(PageTerm(value, kind == "p", _weight(weights[place] if place < len(weights) else "1")))
-    return tuple(found)
+        terms.append(PageTerm(value, kind == "p", _weight(weights[place] if place < len(weights) else "1")))
+    return tuple(terms)
 
 
 def _weight(text: str) -> float:
@@ -225,11 +225,11 @@ def _written_terms(line: str) -> list[PageTerm]:
 def _conditions(values: dict[str, list[str]]) -> list[str]:
     """Rows of the form, each a column, an operator and a value."""
     rows = zip(values.get("column", []), values.get("op", []), values.get("value", []), strict=False)
-    found = []
+    conditions = []
     for column, operator, value in rows:
         if column and value:
             if operator not in OPERATORS:
                 raise DiptychError(f"operator {operator!r}: expected one of {', '.join(OPERATORS)}")
             quoted = f'"{value}"' if _NEEDS_QUOTES.search(value) else value
-            found.append(f"{column}{operator}{quoted}")
-    return found
+            conditions.append(f"{column}{operator}{quoted}")
+    return conditions

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from diptych.web.page.state import OPERATORS, PageState
-from diptych.web.schemas import Duplicate, Found, SearchAnswer
+from diptych.web.schemas import Duplicate, FoundEntry, SearchAnswer
 
 if TYPE_CHECKING:
     from diptych.web.service.service import Service
@@ -71,38 +71,38 @@ class Chip:
 def cards_of(state: PageState, answer: SearchAnswer, reranked: bool) -> list[Card]:
     """The results of an answer."""
     # Among what is shown: folded duplicates and what a filter hides would count as places otherwise.
-    before = sorted(found.place_before for found in answer.results if found.place_before is not None)
+    before = sorted(result.place_before for result in answer.results if result.place_before is not None)
     cards = []
-    for place, found in enumerate(answer.results):
-        moved = before.index(found.place_before) - place if reranked and found.place_before is not None else None
-        cards.append(_card(state, found, moved))
+    for place, result in enumerate(answer.results):
+        moved = before.index(result.place_before) - place if reranked and result.place_before is not None else None
+        cards.append(_card(state, result, moved))
     return cards
 
 
-def _card(state: PageState, found: Found, moved: int | None) -> Card:
-    duplicates = tuple(Twin(twin.id, twin.path, _why(state, found, twin)) for twin in found.duplicates)
+def _card(state: PageState, result: FoundEntry, moved: int | None) -> Card:
+    duplicates = tuple(Twin(twin.id, twin.path, _why(state, result, twin)) for twin in result.duplicates)
     return Card(
-        found.id, found.path, found.kind, found.text, found.score, found.confidence, moved, _why(state, found, found),
-        duplicates, found.picture is not None,
+        result.id, result.path, result.kind, result.text, result.score, result.confidence, moved,
+        _why(state, result, result), duplicates, result.picture is not None,
     )  # fmt: skip
 
 
-def _why(state: PageState, found: Found, shown: Found | Duplicate) -> str | None:
+def _why(state: PageState, result: FoundEntry, shown: FoundEntry | Duplicate) -> str | None:
     model = "reranker" if state.rerank and state.can_rerank else None
-    if found.kind == "picture":
+    if result.kind == "picture":
         return state.url("/why", id=shown.id, sentence=state.sentence or None, model=model)
     if not state.picture:
         return None
-    return state.url("/why", id=state.picture, sentence=found.text, model=model)
+    return state.url("/why", id=state.picture, sentence=result.text, model=model)
 
 
 def chips_of(state: PageState) -> list[Chip]:
     """The filters that are set."""
-    found = [Chip("path", f"in {state.path}")] if state.path else []
-    found += [Chip("since", f"from {state.since}")] if state.since else []
-    found += [Chip("until", f"to {state.until}")] if state.until else []
-    found += [Chip("sure", "only what matches")] if state.sure else []
-    return found + [Chip(f"where:{place}", text) for place, text in enumerate(state.where)]
+    chips = [Chip("path", f"in {state.path}")] if state.path else []
+    chips += [Chip("since", f"from {state.since}")] if state.since else []
+    chips += [Chip("until", f"to {state.until}")] if state.until else []
+    chips += [Chip("sure", "only what matches")] if state.sure else []
+    return chips + [Chip(f"where:{place}", text) for place, text in enumerate(state.where)]
 
 
 def weights_of(weight: float) -> list[float]:
@@ -150,12 +150,12 @@ def facts_of(overview: Mapping[str, Any]) -> str:
 
 def picture_names(service: "Service", state: PageState) -> dict[str, str]:
     """Names of the pictures among the terms, by id; those that were sent have none."""
-    found = {}
+    names = {}
     for term in state.terms:
         path = service.entries.shown_path(term.value) if term.is_picture else None
         if path is not None:
-            found[term.value] = path
-    return found
+            names[term.value] = path
+    return names
 
 
 def sample_of(service: "Service", count: int = SAMPLE) -> list[Named]:

@@ -33,7 +33,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class WordRow:
     """A word and its values."""
 
     word: str
@@ -41,11 +41,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class WordTable:
     """Values of the words, a column for each array."""
 
     names: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[WordRow, ...]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class View:
     width: int
     height: int
     rest: str
-    table: Table | None
+    table: WordTable | None
     data: str
 
 
@@ -89,7 +89,7 @@ def view_of(told: Mapping[str, Any]) -> View:
 
 def _rects(boxes: list[list[float]], grid: list[int] | None, width: float, height: float) -> tuple[Rect, ...]:
     """The regions, large ones first, so that small ones lie on top and each can be pointed at."""
-    found = []
+    rects = []
     for i, (x0, y0, x1, y1) in enumerate(boxes):
         wide, high = max(0.0, x1 - x0), max(0.0, y1 - y0)
         whole = wide * high > 0.9 * width * height
@@ -97,21 +97,21 @@ def _rects(boxes: list[list[float]], grid: list[int] | None, width: float, heigh
             name = f"row {i // grid[1] + 1}, column {i % grid[1] + 1}"
         else:
             name = "the whole picture" if whole else f"region {i + 1}"
-        found.append(Rect(i, name, round(x0, 1), round(y0, 1), round(wide, 1), round(high, 1), whole))
-    return tuple(sorted(found, key=lambda rect: -rect.width * rect.height))
+        rects.append(Rect(i, name, round(x0, 1), round(y0, 1), round(wide, 1), round(high, 1), whole))
+    return tuple(sorted(rects, key=lambda rect: -rect.width * rect.height))
 
 
-def _table(words: list[str], arrays: Mapping[str, Any]) -> Table | None:
+def _table(words: list[str], arrays: Mapping[str, Any]) -> WordTable | None:
     names = [name for name in _COLUMNS if name in arrays]
     if not names or not words:
         return None
     columns = [arrays[name]["values"] for name in names]
     tops = [max(map(abs, column), default=0.0) or 1.0 for column in columns]
     rows = tuple(
-        Row(word, tuple(Cell(column[i], abs(column[i]) / top) for column, top in zip(columns, tops, strict=True)))
+        WordRow(word, tuple(Cell(column[i], abs(column[i]) / top) for column, top in zip(columns, tops, strict=True)))
         for i, word in enumerate(words)
     )
-    return Table(tuple(name.removeprefix("word_") for name in names), rows)
+    return WordTable(tuple(name.removeprefix("word_") for name in names), rows)
 
 
 def _sentence(text: str) -> str:

@@ -10,7 +10,7 @@ from diptych.web.errors import TooLarge
 from diptych.web.service.pictures import read_upload
 from diptych.web.service.service import Service
 
-PictureFile = Annotated[UploadFile, File(description="A picture: jpeg, png, webp, gif, tiff, bmp, avif, heic, ...")]
+SentPicture = Annotated[UploadFile, File(description="A picture: jpeg, png, webp, gif, tiff, bmp, avif, heic, ...")]
 _WHAT = {
     400: "The body cannot be read.",
     401: "The token is missing or wrong.",
@@ -37,7 +37,7 @@ Serving = Annotated[Service, Depends(service_of)]
 def told(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The error responses of an endpoint, for the OpenAPI document."""
     every = sorted({*_ALWAYS, *statuses})
-    return {status: {"model": schemas.Problem, "description": _WHAT[status]} for status in every}
+    return {status: {"model": schemas.ErrorAnswer, "description": _WHAT[status]} for status in every}
 
 
 async def content(service: Service, file: UploadFile) -> bytes:

@@ -6,15 +6,16 @@ from fastapi import APIRouter, Depends, Form, Query
 from pydantic import Field
 
 from diptych.scoring.fusion import Fusion
+from diptych.search.store import Kind
 from diptych.web import schemas
-from diptych.web.routers.common import PictureFile, Serving, received, told
+from diptych.web.routers.common import SentPicture, Serving, received, told
 from diptych.web.service.finding import terms_of_line
 
 router = APIRouter(tags=["search"])
 
 
 def picture_options(
-    kind: Annotated[schemas.Kind, Form()] = "picture",
+    kind: Annotated[Kind, Form()] = "picture",
     top: Annotated[int, Form(ge=1, le=schemas.MOST_TOP)] = 24,
     where: Annotated[list[Annotated[str, Field(min_length=1, max_length=300)]], Form(max_length=16)] = [],  # noqa: B006
     path: Annotated[str | None, Form(max_length=300)] = None,
@@ -48,14 +49,14 @@ async def search_line(service: Serving, line: Annotated[schemas.LineRequest, Que
 
 @router.post("/api/search/picture", responses=told(400, 408, 413))
 async def search_picture(
-    service: Serving, file: PictureFile, options: Annotated[schemas.SearchRequest, Depends(picture_options)]
+    service: Serving, file: SentPicture, options: Annotated[schemas.SearchRequest, Depends(picture_options)]
 ) -> schemas.SearchAnswer:
     """Search with a picture."""
     return await service.done(service.begin_search(options, await received(service, file)))
 
 
 @router.post("/api/uploads", responses=told(400, 408, 413))
-async def upload(service: Serving, file: PictureFile) -> schemas.Upload:
+async def upload(service: Serving, file: SentPicture) -> schemas.Upload:
     """Keep a picture in memory for a while; its id can stand in queries."""
     image = await received(service, file)
     return schemas.Upload(id=service.uploads.keep(image), width=image.width, height=image.height)

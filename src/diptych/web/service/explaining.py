@@ -39,10 +39,10 @@ class Explainer:
                 picture = read_picture(Item("", (), open=picture), matcher.extractor().size)[0]
             except DiptychError:
                 raise NotFound("the picture of this entry cannot be read any more") from None
-        found = explain(matcher, picture, sentence)
-        told = found.to_json()
+        explanation = explain(matcher, picture, sentence)
+        told = explanation.to_json()
         for name in ("looks", "answers", "whole", "strength"):
-            shown = getattr(found, name)()
+            shown = getattr(explanation, name)()
             told[name] = None if shown is None else {"name": shown[0], "values": plain(shown[1])}
         return told
 

@@ -17,10 +17,10 @@ from diptych.web.schemas import (
     MOST_CHARACTERS,
     MOST_TERMS,
     Duplicate,
-    Found,
+    FoundEntry,
     PictureTerm,
     SearchAnswer,
-    SearchOptions,
+    SearchFields,
     SearchRequest,
     TextTerm,
 )
@@ -59,7 +59,7 @@ def check_terms(terms: Sequence[TextTerm | PictureTerm], more: bool = False) -> 
         raise DiptychError("terms: expected at least one sentence or picture to look for, with a weight above 0")
 
 
-def options_of(request: SearchOptions, reranker: str | None) -> Options:
+def options_of(request: SearchFields, reranker: str | None) -> Options:
     """How to search, with the filters read."""
     where = [parse_filter(text) for text in request.where]
     if any(condition.field == "path" for condition in where) or (request.path or "").startswith("/"):
@@ -141,8 +141,8 @@ class Finder:
             except Exception as error:
                 answers[place] = error
         for options, group in groups.items():
-            found = self._together([query for _, query in group], options)
-            for (place, query), answer in zip(group, found, strict=True):
+            together = self._together([query for _, query in group], options)
+            for (place, query), answer in zip(group, together, strict=True):
                 answers[place] = answer if isinstance(answer, Exception) else self.tell(query, answer, options)
         return [answer for answer in answers if answer is not None]
 
@@ -161,14 +161,14 @@ class Finder:
         if options.rerank is not None:
             pool = max(options.top, options.rerank.depth)
             first = replace(options, top=pool, rerank=None, threshold=None, least_confidence=None, group=None)
-            found = self.index.searcher.search([query], replace(first, confidence=False))[0].results
-            before = {result.key: place for place, result in enumerate(found, 1)}
+            retrieved = self.index.searcher.search([query], replace(first, confidence=False))[0].results
+            before = {result.key: place for place, result in enumerate(retrieved, 1)}
         results = []
         for result in answer.results:
             id = self.ids.of(result.key)
             shown = result.kind == "picture" and self.folders.may_show(result.key)
             results.append(
-                Found.model_construct(
+                FoundEntry.model_construct(
                     id=id,
                     path=self.folders.shown(result.key),
                     score=round(result.score, 6),

@@ -51,6 +51,6 @@ def indexed_folders(index: Index, more: Sequence[str] = ()) -> Folders:
     """
     known = list(index.roots)
     if not known:
-        found = {os.path.dirname(file_of(stamp.key)) for stamp in index.store.stamps() if os.path.isabs(stamp.key)}
-        known = [folder for folder in found if folder != os.sep]
+        folders = {os.path.dirname(file_of(stamp.key)) for stamp in index.store.stamps() if os.path.isabs(stamp.key)}
+        known = [folder for folder in folders if folder != os.sep]
     return Folders([*known, *more])

@@ -7,7 +7,7 @@ from typing import Any
 
 from diptych.search.index import Index
 from diptych.search.store import Condition
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 
 # Entries that are looked at for the names of columns.
 LOOKED_AT, SAMPLE = 20_000, 500
@@ -17,7 +17,7 @@ COUNT_AGAIN = 5.0
 class Holdings:
     """What there is to search, counted now and then; every method may be called by any thread."""
 
-    def __init__(self, index: Index, settings: Settings) -> None:
+    def __init__(self, index: Index, settings: ServerSettings) -> None:
         self.index = index
         self.settings = settings
         self._columns: list[str] | None = None

@@ -12,7 +12,7 @@ from diptych.web.schemas import SearchAnswer
 from diptych.web.service.batching import Batcher
 from diptych.web.service.finding import Job
 from diptych.web.service.pools import Pool
-from diptych.web.settings import Settings, cores_each
+from diptych.web.settings import ServerSettings, cores_each
 
 R = TypeVar("R")
 Work = Callable[[Sequence[Job]], Sequence[SearchAnswer | Exception]]
@@ -29,7 +29,7 @@ class Lanes:
     """
 
     def __init__(
-        self, settings: Settings, sentences: Work, mixed: Work, seen: Callable[[str], Callable[[int], None]]
+        self, settings: ServerSettings, sentences: Work, mixed: Work, seen: Callable[[str], Callable[[int], None]]
     ) -> None:
         self.settings = settings
         self.sentences = self._batcher("search", sentences, seen)

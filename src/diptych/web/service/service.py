@@ -22,7 +22,7 @@ from diptych.web.service.ids import ids_of
 from diptych.web.service.lanes import Lanes
 from diptych.web.service.metrics import Metrics
 from diptych.web.service.uploads import Uploads
-from diptych.web.settings import Settings, uploads_beside
+from diptych.web.settings import ServerSettings, uploads_beside
 
 R = TypeVar("R")
 FORGET_AFTER = 4096
@@ -31,7 +31,7 @@ FORGET_AFTER = 4096
 class Service:
     """One index, its models, and the threads that work for requests."""
 
-    def __init__(self, settings: Settings, index: Index) -> None:
+    def __init__(self, settings: ServerSettings, index: Index) -> None:
         self.settings = settings
         self.index = index
         self.changes = Changes(index, settings.uploads or uploads_beside(index.store.address), settings.max_pixels)
