@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from diptych.cli.main import COMMANDS, module_of
+
 ROOMS = [
     "cli", "web", "search", "report", "explain", "training",
     "evaluation", "scoring", "matchers", "encoders", "data", "common",
@@ -78,6 +80,17 @@ def test_a_class_name_stands_for_one_class() -> None:
     twice = {name: where for name, where in places.items() if len(where) > 1}
     assert {name: where for name, where in twice.items() if name not in NAMED_TWICE} == {}
     assert set(twice) == NAMED_TWICE, "a name that is given once again leaves the list"
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "cli").glob("*.py")), ids=lambda path: path.stem)
+def test_no_command_imports_another(path: Path) -> None:
+    assert modules(path) & {module_of(name) for name in COMMANDS} == set()
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "web" / "service").glob("*.py")), ids=lambda path: path.stem)
+def test_what_the_server_does_knows_nothing_of_how_it_is_asked(path: Path) -> None:
+    above = ("app", "middleware", "page", "responses", "routers", "run")
+    assert {name for name in modules(path) if name.startswith(tuple(f"diptych.web.{up}" for up in above))} == set()
 
 
 def test_importing_diptych_loads_nothing_heavy() -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from typer.models import ArgumentInfo
 
-from diptych.cli.main import COMMANDS
+from diptych.cli.main import COMMANDS, function_of, module_of
 
 COMMANDS_MARK = "<!-- commands -->"
 FIELDS_MARK = re.compile(r"<!-- fields (\S+)\.(\w+) -->")
@@ -21,12 +21,12 @@ FIELDS_MARK = re.compile(r"<!-- fields (\S+)\.(\w+) -->")
 
 def describe_commands() -> str:
     """Every command with its arguments and options, from the functions that the command line runs."""
-    return "\n\n".join(describe(name) for name in COMMANDS if find_spec(f"diptych.cli.{name}") is not None)
+    return "\n\n".join(describe(name) for name in COMMANDS if find_spec(module_of(name)) is not None)
 
 
 def describe(name: str) -> str:
     """One command as Markdown: what it does, how it is called, and a table of what it takes."""
-    function = import_module(f"diptych.cli.{name}").command
+    function = function_of(name)
     hints = get_type_hints(function, include_extras=True)
     usage, rows = [f"diptych {name}"], []
     for parameter in inspect.signature(function).parameters.values():

@@ -27,7 +27,7 @@ from diptych.common.errors import DiptychError
 from diptych.search.demo import reranker_of, run_demo
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 
 OUT = Path(__file__).resolve().parent.parent / "page.png"
 QUERY, WORD = "sheep on the grass by a lighthouse", "lighthouse"
@@ -41,7 +41,7 @@ def served(index: Index, rerank: str | None, credits: str | None) -> Iterator[st
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = int(listener.getsockname()[1])
-        app = create_app(Settings(port=port, rerank=rerank, credits=credits), index)
+        app = create_app(ServerSettings(port=port, rerank=rerank, credits=credits), index)
         app.state.service.warm()
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -9,12 +9,7 @@ from diptych.common.config import to_tree
 from diptych.evaluation.evaluate import evaluate_scores
 from diptych.matchers.base import Matcher
 from diptych.scoring.blocks import score_all
-from diptych.search.index import Index
 from tests.evaluation import tiny
-from tests.search import tiny as search_tiny
-from tests.search.conftest import own_folders, vse_folder
-
-__all__ = ["own_folders", "vse_folder"]
 
 
 @pytest.fixture
@@ -140,65 +135,22 @@ def test_a_run_s_own_data_and_pictures_that_it_was_trained_on(
     assert "trained on 3 of these 3" in json.loads(captured.out)["notes"][0]
 
 
-@pytest.fixture
-def index(vse_folder: str, tmp_path: Path) -> str:
-    """An index of eight pictures."""
-    with Index.create(tmp_path / "i.db", vse_folder, device="cpu") as made:
-        made.sync(search_tiny.fill(tmp_path / "pictures", 8))
-    return str(tmp_path / "i.db")
-
-
-def test_an_index_is_evaluated_in_place_of_a_run(
-    index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "queries.txt").write_text("two dog\na red boat\n")
-    arguments = ["evaluate", "--index", index, "--queries", str(tmp_path / "queries.txt"), "--top", "3"]
-    assert run([*arguments, "--device", "cpu", "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    told = {name: figures[name] for name in ("entries", "queries", "top", "exact", "recall")}
-    assert told == {"entries": 8, "queries": 2, "top": 3, "exact": True, "recall": 1.0}
-    assert figures["latency_ms"]["median"] > 0
-    assert run([*arguments, "--device", "cpu"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "8 entries, 2 queries, exact"
-    assert "recall against an exact search, 3 results: 1.0000" in lines
-
-
-def test_an_index_with_and_without_re_ranking(
-    index: str, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    camp = search_tiny.save_camp(tmp_path / "camp", vse_folder)
-    arguments = ["evaluate", "--index", index, "--rerank", camp, "--depth", "5", "--fusion", "sum", "--json"]
-    assert run([*arguments, "--device", "cpu"]) == 0
-    second = json.loads(capsys.readouterr().out)["rerank"]
-    assert (second["model"], second["depth"], second["fusion"]) == (camp, 5, "sum")
-    assert second["stages_ms"]["rerank"] > 0
-
-
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("option", "command"),
     [
-        (["run", "--index", "i.db"], "RUN: does not belong to --index"),
-        (["--index", "i.db", "--split", "test"], "--split: does not belong to --index"),
-        (["--index", "i.db", "--depth", "5"], "--depth: belongs to --rerank"),
-        (["--index", "i.db", "--rerank", "x", "--depth", "0.1"], "--depth: of an index, expected how many"),
-        (["--index", "i.db", "--rerank", "x", "--depth", "0"], "depth: expected at least 1"),
-        (["--index", "missing.db"], "missing.db"),
-        (["run", "--queries", "q.txt"], "--queries: belongs to --index"),
-        (["run", "--top", "5"], "--top: belongs to --index"),
-        ([], "expected a run to evaluate, or --index FILE"),
+        ("--index=i.db", "evaluate-index"),
+        ("--store", "evaluate-index"),
+        ("--rerank", "evaluate-reranked"),
+        ("--near-misses", "evaluate-near-misses"),
     ],
 )
-def test_options_of_runs_and_of_an_index_are_told_apart(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["evaluate", *arguments]) == 1
-    assert told in capsys.readouterr().err
+def test_what_has_a_command_of_its_own_is_said(option: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", "run", option, "x"]) == 2
+    said = capsys.readouterr().err
+    name = option.partition("=")[0]
+    assert said == f"diptych evaluate: {name}: is a command of its own; see `diptych {command} --help`\n"
 
 
-def test_an_empty_index_has_nothing_to_evaluate(
-    vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Index.create(tmp_path / "i.db", vse_folder, device="cpu").close()
-    assert run(["evaluate", "--index", str(tmp_path / "i.db")]) == 1
-    assert "the index is empty" in capsys.readouterr().err
+def test_without_a_run_there_is_nothing_to_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate"]) == 2
+    assert "RUN" in capsys.readouterr().err

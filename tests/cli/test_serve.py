@@ -17,7 +17,7 @@ import pytest
 
 from diptych.cli.main import run
 from diptych.cli.serve import _tell
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.web.models import own_folders, vse_folder
 from tests.web.serving import small_index
 
@@ -104,11 +104,11 @@ def test_other_addresses_ask_for_the_token(place: Path) -> None:
 
 
 def test_a_token_that_was_made_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    _tell(Settings(token="made-just-now"), 1234, made=True, as_json=False)
+    _tell(ServerSettings(token="made-just-now"), 1234, made=True, as_json=False)
     assert capsys.readouterr().out == (
         "1,234 entries at http://127.0.0.1:8000/\ntoken for adding and deleting: made-just-now\n"
     )
-    _tell(Settings(host="0.0.0.0", port=80, token="made-just-now"), 5, made=True, as_json=False)
+    _tell(ServerSettings(host="0.0.0.0", port=80, token="made-just-now"), 5, made=True, as_json=False)
     out, error = capsys.readouterr()
     assert out.startswith("5 entries at http://127.0.0.1:80/?token=made-just-now\n")
     assert "others can reach" in error

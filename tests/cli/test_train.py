@@ -27,9 +27,9 @@ def test_train_evaluate_and_compare(recipe: Path, tmp_path: Path, capsys: pytest
         assert figures["split"] == "test"
         assert figures["images"] == 10
         assert "rsum" in figures
-    assert run(["evaluate", runs[0], "--near-misses", "6", "--json", "--out", str(tmp_path / "near")]) == 0
+    assert run(["evaluate-near-misses", runs[0], "--count", "6", "--json"]) == 0
     assert 0 <= json.loads(capsys.readouterr().out)["near-miss/all"] <= 100
-    assert run(["evaluate", runs[0], "--rerank", runs[1], "--depth", "0.5", "--json"]) == 0
+    assert run(["evaluate-reranked", runs[0], "--rerank", runs[1], "--depth", "0.5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["seconds/second"] > 0
     assert run(["compare", *runs, "--format", "json"]) == 0
     assert "rsum" in capsys.readouterr().out

@@ -1,4 +1,5 @@
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,23 @@ def test_an_unknown_variant_names_its_neighbour(tmp_path: Path) -> None:
 
 def test_the_interval_is_students() -> None:
     assert interval([3.0]) is None
-    assert interval([1.0, 2.0, 3.0]) == pytest.approx(4.30 * 1.0 / np.sqrt(3))
+    # The 97.5 % points of Student's t with 2 and 24 degrees of freedom, as tables print them.
+    assert interval([1.0, 2.0, 3.0]) == pytest.approx(4.30265 * 1.0 / np.sqrt(3), rel=1e-5)
+    many = [1.0, 3.0] * 12 + [2.0]
+    assert interval(many) == pytest.approx(2.06390 * np.std(many, ddof=1) / 5, rel=1e-5)
+
+
+def test_without_scipy_the_table_has_means_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    rng = np.random.default_rng(0)
+    evaluations = tuple(evaluate_scores(rng.standard_normal((6, 30))) for _ in range(2))
+    table = ablation_table([Row("main", evaluations, None)], "title")
+    assert table.rows[0][-1] == f"{np.mean([e['rsum'] for e in evaluations]):.1f}"
+    assert table.records[0]["rsum/half-width"] is None
+    assert table.notes == (
+        "ours: mean of 2 seeds; with scipy, which diptych[report] installs, the same command adds the 95 % interval",
+    )
+    assert ablation_table([Row("main", evaluations[:1], None)], "title").notes == ("ours: one seed",)
 
 
 def test_the_table_has_ours_and_the_papers(tmp_path: Path) -> None:

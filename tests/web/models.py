@@ -24,12 +24,12 @@ def unchanged_index(tmp_path_factory: pytest.TempPathFactory, vse_folder: str) -
     """One for all tests that change nothing of it but sentences of the name x."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "home" / "cache"))
-        found = small_index(tmp_path_factory.mktemp("web-index"), vse_folder)
-    with found:
-        yield found
+        made = small_index(tmp_path_factory.mktemp("web-index"), vse_folder)
+    with made:
+        yield made
 
 
 @pytest.fixture
 def index(tmp_path: Path, vse_folder: str) -> Iterator[Index]:
-    with small_index(tmp_path, vse_folder) as found:
-        yield found
+    with small_index(tmp_path, vse_folder) as made:
+        yield made

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.search import tiny
 
 TOKEN = "a-token-of-the-tests"
@@ -40,7 +40,7 @@ def client(app: FastAPI, token: str | None = None, host: str = "127.0.0.1") -> T
 
 
 @contextmanager
-def serving(index: Index, settings: Settings | None = None, app: FastAPI | None = None) -> Iterator[str]:
+def serving(index: Index, settings: ServerSettings | None = None, app: FastAPI | None = None) -> Iterator[str]:
     """A server in a thread; gives its address, without a slash at the end.
 
     settings: as they are, but for the port, which is a free one; their token is `TOKEN` by default
@@ -49,7 +49,7 @@ def serving(index: Index, settings: Settings | None = None, app: FastAPI | None 
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = int(listener.getsockname()[1])
-        chosen = replace(settings or Settings(token=TOKEN), port=port)
+        chosen = replace(settings or ServerSettings(token=TOKEN), port=port)
         app = app or create_app(chosen, index)
         config = uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=5)
         server = uvicorn.Server(config)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from schemathesis.checks import CHECKS, load_all_checks
 
 from diptych.web.app import create_app
-from diptych.web.settings import Settings
+from diptych.web.settings import ServerSettings
 from tests.encoders.pictures import picture
 from tests.web.models import camp_folder, own_folders, vse_folder
 from tests.web.serving import TOKEN, client, small_index
@@ -47,7 +47,7 @@ def app(tmp_path_factory: pytest.TempPathFactory, vse_folder: str, camp_folder: 
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "home" / "cache"))
         index = small_index(tmp_path_factory.mktemp("fuzzed"), vse_folder)
     with index:
-        app = create_app(Settings(token=TOKEN, hosts=("testserver",), rerank=camp_folder), index)
+        app = create_app(ServerSettings(token=TOKEN, hosts=("testserver",), rerank=camp_folder), index)
         app.state.service.warm()
         yield app
         app.state.service.close()
@@ -55,13 +55,13 @@ def app(tmp_path_factory: pytest.TempPathFactory, vse_folder: str, camp_folder: 
 
 def test_everything_is_described(app: FastAPI) -> None:
     document = client(app).get("/openapi.json").json()
-    found = {
+    operations = {
         f"{method.upper()} {path}": operation
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     }
-    assert found.keys() == OPERATIONS
-    for name, operation in found.items():
+    assert operations.keys() == OPERATIONS
+    for name, operation in operations.items():
         assert operation["description"], name
         assert operation["responses"]["200"]["content"], name
         kinds = set(operation["responses"]["200"]["content"])
@@ -71,7 +71,7 @@ def test_everything_is_described(app: FastAPI) -> None:
         for status, response in operation["responses"].items():
             if status >= "400":
                 schema = response["content"]["application/json"]["schema"]
-                assert schema == {"$ref": "#/components/schemas/Problem"}, (name, status)
+                assert schema == {"$ref": "#/components/schemas/ErrorAnswer"}, (name, status)
         assert ("security" in operation) == ("/api/add" in name or "DELETE" in name), name
 
 
@@ -107,7 +107,7 @@ def test_nothing_breaks_it(app: FastAPI, operation: str, mode: str) -> None:
     load_all_checks()
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     method, path = operation.split()
-    found = schema[path][method]
+    described = schema[path][method]
     web = client(app, TOKEN)
     results = web.post("/api/search", json={"terms": [{"text": "a dog"}], "top": 3}).json()["results"]
     sentence = web.get("/api/search", params={"q": "a dog", "kind": "sentence"}).json()["results"][0]["id"]
@@ -120,7 +120,7 @@ def test_nothing_breaks_it(app: FastAPI, operation: str, mode: str) -> None:
         ["positive_data_acceptance", "negative_data_rejection", "ensure_resource_availability"]
     )
     kind = schemathesis.GenerationMode.POSITIVE if mode == "as described" else schemathesis.GenerationMode.NEGATIVE
-    strategy = found.as_strategy(generation_mode=kind)
+    strategy = described.as_strategy(generation_mode=kind)
     statuses = set()
 
     @seed(0)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from diptych.cli.options import DeviceOption, FormatOption
+
 
 def command(
     recipe: Annotated[Path, typer.Argument(help="A recipe with variants, such as recipes/camp-scenes.toml.")],
@@ -18,8 +20,8 @@ def command(
     protocol: Annotated[
         str | None, typer.Option(help="How runs are judged; by default as the paper's rows were.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    format: Annotated[str, typer.Option(help="text, markdown, latex or json.")] = "text",
+    device: DeviceOption = "auto",
+    format: FormatOption = "text",
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as one JSON object.")] = False,
 ) -> None:
     """Train and evaluate every variant of a recipe, and print one table beside the paper's rows.

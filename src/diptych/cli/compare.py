@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from diptych.cli.options import FormatOption
 from diptych.common.errors import DiptychError
 
 
@@ -21,7 +22,7 @@ def command(
     permutations: Annotated[int, typer.Option(min=1, help="Sign flips for the paired test.")] = 10_000,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Of the draws and flips.")] = 0,
-    format: Annotated[str, typer.Option(help="text, markdown, latex or json.")] = "text",
+    format: FormatOption = "text",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Runs side by side, with intervals and a paired test."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diptych.cli.options import DeviceOption
 from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def command(
     ] = None,
     query: Annotated[list[str] | None, typer.Option(help="A sentence of your own to search with; repeatable.")] = None,
     model: Annotated[str, typer.Option(help="`default`, a run, a matcher's folder, or a CLIP model.")] = "default",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     serve: Annotated[bool, typer.Option("--serve/--no-serve", help="Serve the page afterwards.")] = True,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help=f"The page's port; {PORT}, or any where that is taken.")
@@ -51,7 +52,7 @@ def _serve(demo: "Demo", model: str, port: int | None, as_json: bool) -> None:
 
     try:
         from diptych.web.run import bound, run_server
-        from diptych.web.settings import Settings, address_of
+        from diptych.web.settings import ServerSettings, address_of
     except ImportError as error:
         raise DiptychError(f"the page needs the package {error.name}; install diptych[serve], or --no-serve") from None
     if port is None:
@@ -61,12 +62,12 @@ def _serve(demo: "Demo", model: str, port: int | None, as_json: bool) -> None:
         except DiptychError:
             port = 0
 
-    def started(settings: Settings) -> None:
+    def started(settings: ServerSettings) -> None:
         # In JSON, standard output has one object only.
         print(f"\nthe page is at {address_of(settings)} (Ctrl-C ends it)", file=sys.stderr if as_json else sys.stdout)
         sys.stdout.flush()
 
-    run_server(Settings(port=port, rerank=reranker_of(model), credits=demo.credits), demo.index, started)
+    run_server(ServerSettings(port=port, rerank=reranker_of(model), credits=demo.credits), demo.index, started)
 
 
 def _tell(line: str) -> None:

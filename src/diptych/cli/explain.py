@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from PIL import Image
 
+from diptych.cli.options import ModelDeviceOption
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json, write_text, written_aside
 from diptych.data.collection import Regions
@@ -29,11 +30,11 @@ def command(
     other_sentence: Annotated[str | None, typer.Option(help="The other picture's sentence.")] = None,
     sentences: Annotated[Path | None, typer.Option(help="Lines of text: DivE's slots find their nearest here.")] = None,
     left_out: Annotated[bool, typer.Option(help="Leave out each word and region in turn.")] = True,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU where there is one.")] = None,
+    device: ModelDeviceOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all arrays as one JSON object.")] = False,
 ) -> None:
     """Show why a picture and a sentence match: attention, gates, slots, pooling, and what the score would miss."""
-    from diptych.cli.evaluate import load
+    from diptych.cli.models import load_model
     from diptych.explain.compare import compare, comparison_sheet
     from diptych.explain.explain import explain
     from diptych.explain.html import explanation_page, picture_page
@@ -45,7 +46,7 @@ def command(
     if (other_image is None) != (other_sentence is None):
         raise DiptychError("--other-image and --other-sentence belong together; expected both or neither")
     lines = [] if sentences is None else _lines(sentences)
-    matcher = load(model, device)
+    matcher = load_model(model, device)
     subject = find(matcher, model, image, features)
     if other_image is not None and other_sentence is not None:
         both = [subject, find(matcher, model, other_image, features)]

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from diptych.cli.options import DeviceOption
 from diptych.common.errors import DiptychError
 
 
@@ -26,7 +27,7 @@ def command(
     regions: Annotated[int | None, typer.Option(help="Regions a picture, of a detector (36 by default).")] = None,
     split: Annotated[str | None, typer.Option(help="Only this split of the data.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Pictures a step.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     precision: Annotated[Literal["half", "single"], typer.Option(help="How the features are stored.")] = "half",
     workers: Annotated[int | None, typer.Option(help="Threads that decode; one a core by default.")] = None,
     skip_bad: Annotated[bool, typer.Option(help="Go on without the pictures that cannot be read.")] = False,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from diptych.cli.options import DeviceOption
 from diptych.common.errors import DiptychError
 
 
@@ -39,7 +40,7 @@ def command(
     export_to: Annotated[
         Path | None, typer.Option("--export", help="Write all vectors to a .npz or .parquet file.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pictures a step.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode; one a core by default.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if anything cannot be read.")] = False,

@@ -7,25 +7,26 @@ from typing import Annotated
 
 import typer
 
+from diptych.cli.options import DataOption, FeaturesOption, ImagesOption, ModelDeviceOption, SplitOption
 from diptych.common.errors import DiptychError
 
 
 def command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    data: Annotated[str | None, typer.Option(help="Anything that `diptych data` reads; else the run's own.")] = None,
-    split: Annotated[str | None, typer.Option(help="Which split of the data; test by default.")] = None,
-    features: Annotated[Path | None, typer.Option(help="Local features of the pictures in --data.")] = None,
-    images: Annotated[Path | None, typer.Option(help="The pictures of --data, where it does not say.")] = None,
+    data: DataOption = None,
+    split: SplitOption = None,
+    features: FeaturesOption = None,
+    images: ImagesOption = None,
     out: Annotated[Path | None, typer.Option(help="What to write, FILE.html; RUN/report.html by default.")] = None,
     pictures: Annotated[
         int | None, typer.Option(min=2, help="Pictures looked at, drawn; by default what a minute or two allow.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draws the examples and the points of the map.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU where there is one.")] = None,
+    device: ModelDeviceOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was made as one JSON object.")] = False,
 ) -> None:
     """A run on one page: curves, recall beside the paper's, examples, failures, and what the model shows of itself."""
-    from diptych.cli.evaluate import collection_of
+    from diptych.cli.given_data import GivenData, read_given
     from diptych.report.report import Given, make_report
     from diptych.report.run_folder import read_run
 
@@ -35,8 +36,8 @@ def command(
         raise DiptychError(f"--out: {path} is not known; expected a name that ends in .html")
     given = Given(split=split)
     if data is not None:
-        collection, _, chosen, notes = collection_of([str(run)], "all-pairs", data, split, features, images)
-        given = Given(collection, chosen, tuple(f"{note[0].upper()}{note[1:]}." for note in notes))
+        read = read_given(GivenData(data, split, features, images), [str(run)])
+        given = Given(read.collection, read.split, tuple(f"{note[0].upper()}{note[1:]}." for note in read.notes))
     elif features is not None or images is not None:
         raise DiptychError("--features and --images belong to --data, which is not given")
     report = make_report(run, given, pictures=pictures, seed=seed, device=device)

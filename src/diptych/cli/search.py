@@ -5,10 +5,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diptych.cli.options import DeviceOption, FusionName, IndexOption
 from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
@@ -34,24 +35,22 @@ def command(
     ] = None,
     path: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Only paths like this; repeatable.")] = None,
     sentences: Annotated[bool, typer.Option("--sentences", help="Look for sentences, not pictures.")] = False,
-    index: Annotated[
-        str | None, typer.Option("--index", "--store", help="A file, or milvus://host:port/name; by default your own.")
-    ] = None,
+    index: IndexOption = None,
     rerank: Annotated[str | None, typer.Option(metavar="MODEL", help="Rescore the best with this model.")] = None,
     depth: Annotated[int, typer.Option(min=1, help="How many are rescored.")] = 100,
-    fusion: Annotated[Literal["replace", "sum", "rrf"], typer.Option(help="How both scores become one.")] = "sum",
+    fusion: Annotated[FusionName, typer.Option(help="How both scores become one.")] = "sum",
     group_duplicates: Annotated[
         bool, typer.Option("--group-duplicates", help="Show near duplicates as one result.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each query.")] = False,
 ) -> None:
     """Search your pictures by sentence, by picture, or by several of both; prints score and path."""
+    from diptych.cli.own_index import named_or_own
     from diptych.search.asking.duplicates import NEAR
     from diptych.search.asking.query import parse_filter, path_filter
     from diptych.search.asking.rerank import Rerank
     from diptych.search.index import Index
-    from diptych.search.stores.address import default_index
 
     from_lines = query == ["-"]
     lines = _lines(sys.stdin) if from_lines else None
@@ -64,9 +63,7 @@ def command(
         "rerank": None if rerank is None else Rerank(rerank, depth, fusion),
         "group": NEAR if group_duplicates else None,
     }
-    address: str | Path = default_index() if index is None else index
-    if index is None and not Path(address).exists():
-        raise DiptychError(f"{address}: there is no index yet; make one with `diptych index FOLDER`")
+    address = named_or_own(index)
     with Index.open(address, device=device) as found:
         if not len(found):
             raise DiptychError(f"{address}: the index is empty; fill it with `diptych index FOLDER`")

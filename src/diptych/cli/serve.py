@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diptych.cli.options import DeviceOption, IndexOption
 from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
-    from diptych.web.settings import Settings
+    from diptych.web.settings import ServerSettings
 
 
 def command(
-    index: Annotated[
-        str | None, typer.Option("--index", "--store", help="A file, or milvus://host:port/name; by default your own.")
-    ] = None,
+    index: IndexOption = None,
     host: Annotated[
         str, typer.Option(help="The address to listen at; any but this machine's own asks for the token.")
     ] = "127.0.0.1",
@@ -40,7 +39,7 @@ def command(
     batch: Annotated[int, typer.Option(min=1, help="Most searches that go through the model together.")] = 32,
     queue: Annotated[int, typer.Option(min=1, help="Most searches that wait; more are told to come back.")] = 256,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 30,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
 ) -> None:
     """Serve the page and the HTTP interface of an index, until Ctrl-C."""
@@ -54,6 +53,7 @@ def command(
     if "://" not in str(address) and not Path(address).exists():
         raise DiptychError(f"{address}: there is no index; make one with `diptych index FOLDER`")
     try:
+        import cryptography  # noqa: F401
         import fastapi  # noqa: F401
         import jinja2  # noqa: F401
         import prometheus_client  # noqa: F401
@@ -62,9 +62,9 @@ def command(
     except ImportError as error:
         raise DiptychError(f"serving needs the package {error.name}; install diptych[serve]") from None
     from diptych.web.run import run_server
-    from diptych.web.settings import MEBIBYTE, Settings
+    from diptych.web.settings import MEBIBYTE, ServerSettings
 
-    settings = Settings(
+    settings = ServerSettings(
         token=token or secrets.token_urlsafe(24),
         host=host,
         port=port,
@@ -83,7 +83,7 @@ def command(
     print("stopped", file=sys.stderr)
 
 
-def _tell(settings: "Settings", entries: int, made: bool, as_json: bool) -> None:
+def _tell(settings: "ServerSettings", entries: int, made: bool, as_json: bool) -> None:
     """Where it is, and the token where it was made here: whoever gave one knows it."""
     from diptych.web.settings import address_of
 

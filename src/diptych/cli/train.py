@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from diptych.cli.options import DeviceOption
+
 
 def command(
     recipe: Annotated[Path, typer.Argument(help="A recipe: a TOML file, such as recipes/vse++-scenes.toml.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as training.epochs=3.")] = None,
     variant: Annotated[str | None, typer.Option(help="One of the recipe's variants.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name>[-<variant>] by default.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     devices: Annotated[int, typer.Option(help="Processes on this machine; under torchrun its own number.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
 ) -> None:

@@ -1,23 +1,19 @@
-"""Where a user's data and caches of this program lie, as each platform has it."""
+"""The platform's folders for what this program keeps of a user."""
 
-import os
-import sys
 from pathlib import Path
+
+APPLICATION = "diptych"
 
 
 def data_folder() -> Path:
-    """The platform's folder for a user's data of this program."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "diptych"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "diptych"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "diptych"
+    """Where a user's data is; on Linux `~/.local/share/diptych`, or where XDG_DATA_HOME says."""
+    from platformdirs import user_data_path  # training needs none of this
+
+    return user_data_path(APPLICATION, appauthor=False)
 
 
 def cache_folder() -> Path:
-    """The platform's folder for what can be made again."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "diptych"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "diptych" / "cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych"
+    """Where what can be made again is; on Linux `~/.cache/diptych`, or where XDG_CACHE_HOME says."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path(APPLICATION, appauthor=False)

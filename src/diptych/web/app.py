@@ -14,20 +14,21 @@ from starlette.staticfiles import StaticFiles
 import diptych
 from diptych.common.errors import DiptychError
 from diptych.search.index import Index
-from diptych.web.api import Unauthorised, api_router
-from diptych.web.errors import Busy, NotFound, TooLarge
-from diptych.web.limits import LimitBody
-from diptych.web.metrics import Measure
-from diptych.web.page import page_router
-from diptych.web.security import HEADERS, Guard, problem, unauthorised
-from diptych.web.service import Service
-from diptych.web.settings import Settings
+from diptych.web.errors import Busy, NotFound, TooLarge, Unauthorised
+from diptych.web.middleware.limits import LimitBody
+from diptych.web.middleware.measure import Measure
+from diptych.web.middleware.security import HEADERS, Guard
+from diptych.web.page.routes import page_router
+from diptych.web.responses import problem, unauthorised
+from diptych.web.routers import change, search, see, server, vectors
+from diptych.web.service.service import Service
+from diptych.web.settings import ServerSettings
 
 STATIC = Path(__file__).parent / "static"
 _PLAIN = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 
-def create_app(settings: Settings, index: Index) -> FastAPI:
+def create_app(settings: ServerSettings, index: Index) -> FastAPI:
     """The application over an open index, which stays the caller's to close. Its `state.service` does the work."""
     service = Service(settings, index)
 
@@ -47,7 +48,8 @@ def create_app(settings: Settings, index: Index) -> FastAPI:
     )
     app.state.service = service
     _tell_errors(app)
-    app.include_router(api_router(service))
+    for tag in (search, see, vectors, change, server):
+        app.include_router(tag.router)
     app.include_router(page_router(service))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     # The last that is added stands first.

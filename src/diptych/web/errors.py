@@ -17,3 +17,7 @@ class Busy(Exception):  # noqa: N818
     def __init__(self, sentence: str, retry_after: int = 1) -> None:
         super().__init__(sentence)
         self.retry_after = retry_after
+
+
+class Unauthorised(Exception):  # noqa: N818 (what it is, not that it is wrong)
+    """The token is missing or wrong."""

@@ -14,7 +14,7 @@ import uvicorn
 from diptych.common.errors import DiptychError
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.settings import Settings, cores_each
+from diptych.web.settings import ServerSettings, cores_each
 
 # Beyond so many connections the server answers 503 without looking at the request.
 MOST_CONNECTIONS = 1000
@@ -25,7 +25,7 @@ SWITCH = 0.0005
 GRACE = 10
 
 
-def run_server(settings: Settings, index: Index, started: Callable[[Settings], None]) -> None:
+def run_server(settings: ServerSettings, index: Index, started: Callable[[ServerSettings], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; the index stays the caller's to close.
 
     started: told the settings, with the port that was taken, when everything is loaded and the port is open
@@ -62,8 +62,8 @@ def limit_blas() -> None:
 def bound(host: str, port: int) -> Iterator[socket.socket]:
     """A socket that holds the port and does not listen yet; one sentence where it cannot be had."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = addresses[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise DiptychError(f"--host {host}: not an address of this machine: {error.strerror}") from None

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diptych.scoring.fusion import Fusion
 from diptych.search.asking.duplicates import NEAR
+from diptych.search.stores.store import Kind
 
 MOST_TOP, MOST_DEPTH, MOST_TERMS, MOST_CHARACTERS = 200, 500, 8, 500
 MOST_SENTENCES, MOST_IDS = 64, 200
@@ -14,8 +15,7 @@ Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS, pattern=r"
 Id = Annotated[str, Field(min_length=1, max_length=12000, description="Of an entry or an upload, as answers give it.")]
 Weight = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Kind = Literal["picture", "sentence"]
-Value = str | int | float
+ColumnValue = str | int | float
 
 
 class Strict(BaseModel):
@@ -38,7 +38,7 @@ class PictureTerm(Strict):
     weight: Weight = 1.0
 
 
-class SearchOptions(Strict):
+class SearchFields(Strict):
     """How to search; all of it can be left out."""
 
     kind: Kind = "picture"
@@ -58,13 +58,13 @@ class SearchOptions(Strict):
     ] = None
 
 
-class SearchRequest(SearchOptions):
+class SearchRequest(SearchFields):
     """A query of one or several terms."""
 
     terms: Annotated[list[TextTerm | PictureTerm], Field(max_length=MOST_TERMS)] = []
 
 
-class LineRequest(SearchOptions):
+class LineRequest(SearchFields):
     """A query as people type it."""
 
     q: Annotated[str, Field(min_length=1, max_length=2 * MOST_CHARACTERS, description='A sentence, or "+ a - b".')]
@@ -77,7 +77,7 @@ class Duplicate(BaseModel):
     path: str
 
 
-class Found(BaseModel):
+class FoundEntry(BaseModel):
     """One entry that was found.
 
     path: from the folder that was indexed; place_before: its place, from 1, before re-ranking
@@ -89,7 +89,7 @@ class Found(BaseModel):
     confidence: float | None
     kind: Kind
     text: str
-    metadata: dict[str, Value]
+    metadata: dict[str, ColumnValue]
     retrieval: float | None
     rerank: float | None
     place_before: int | None
@@ -100,7 +100,7 @@ class Found(BaseModel):
 class SearchAnswer(BaseModel):
     """The results, best first; whether any of them matches, and whether every vector was looked at."""
 
-    results: list[Found]
+    results: list[FoundEntry]
     timings: dict[str, float]
     matches: bool | None
     exact: bool
@@ -142,7 +142,7 @@ class EmbedRequest(Strict):
     sentences: Annotated[list[Text], Field(min_length=1, max_length=MOST_SENTENCES)]
 
 
-class Embedded(BaseModel):
+class EmbedAnswer(BaseModel):
     """Unit vectors, one for each sentence or picture; of a model that keeps sets, a list of them for each."""
 
     model: str
@@ -223,7 +223,7 @@ class Health(BaseModel):
     version: str
 
 
-class Problem(BaseModel):
+class ErrorAnswer(BaseModel):
     """What was wrong, in one sentence."""
 
     error: str

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from diptych.common.errors import DiptychError
+from diptych.common.user_folders import data_folder
 
 MEBIBYTE = 1 << 20
 _TOKEN = re.compile(r"[!-~]{8,256}")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What `diptych serve` is told; every limit has a default that suits one machine.
 
     token: who has it may add and delete, and read where the address is not this machine's own; made where none is given
@@ -77,15 +78,13 @@ def is_loopback(host: str) -> bool:
 
 def uploads_beside(address: str) -> Path:
     """Where added pictures are kept by default: a folder beside the index, or in the user's data folder."""
-    from diptych.common.user_folders import data_folder
-
     if "://" in address:
         return data_folder() / "uploads"
     path = Path(os.path.abspath(address))
     return path.with_name(path.name.removesuffix(".db") + ".uploads")
 
 
-def address_of(settings: Settings) -> str:
+def address_of(settings: ServerSettings) -> str:
     """Where a browser on this machine finds the server."""
     anywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
     host = anywhere.get(settings.host, settings.host)

@@ -1,0 +1,118 @@
+"""The explanation as the page shows it: regions to point at, words, and a table of numbers."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diptych.explain.sheet import CAPTIONS
+
+# Arrays of the words that the table shows.
+_COLUMNS = ("word_gates", "word_fit", "word_weights", "word_share", "word_drop")
+
+
+@dataclass(frozen=True)
+class Rect:
+    """A region on the picture; whole: it covers nearly all of it."""
+
+    region: int
+    name: str
+    x: float
+    y: float
+    width: float
+    height: float
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value, and its size against the largest of its column."""
+
+    value: float
+    part: float
+
+
+@dataclass(frozen=True)
+class WordRow:
+    """A word and its values."""
+
+    word: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """Values of the words, a column for each array."""
+
+    names: tuple[str, ...]
+    rows: tuple[WordRow, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """An explanation for the template; data: what the script draws from, as JSON."""
+
+    model: str
+    score: float
+    words: tuple[str, ...]
+    regions: int
+    rects: tuple[Rect, ...]
+    grid: bool
+    width: int
+    height: int
+    rest: str
+    table: WordTable | None
+    data: str
+
+
+def view_of(told: Mapping[str, Any]) -> View:
+    """An explanation as the API tells it, for the template."""
+    arrays = told["arrays"]
+    drawn = {name: told[name] for name in ("words", "grid", "looks", "answers", "whole", "strength")}
+    drops = {name: arrays[name]["values"] for name in ("word_drop", "region_drop") if name in arrays}
+    captions = [CAPTIONS.get(told[name]["name"], "") for name in ("whole", "strength") if told[name]]
+    width, height = told["size"] or (1, 1)
+    return View(
+        model=told["title"],
+        score=told["score"],
+        words=tuple(told["words"]),
+        regions=told["regions"],
+        rects=_rects(told["boxes"], told["grid"], width, height) if told["boxes"] and told["size"] else (),
+        grid=bool(told["grid"]),
+        width=width,
+        height=height,
+        rest=_sentence("; ".join(caption for caption in captions if caption)),
+        table=_table(told["words"], arrays),
+        data=json.dumps(drawn | drops, ensure_ascii=False, separators=(",", ":")),
+    )
+
+
+def _rects(boxes: list[list[float]], grid: list[int] | None, width: float, height: float) -> tuple[Rect, ...]:
+    """The regions, large ones first, so that small ones lie on top and each can be pointed at."""
+    rects = []
+    for i, (x0, y0, x1, y1) in enumerate(boxes):
+        wide, high = max(0.0, x1 - x0), max(0.0, y1 - y0)
+        whole = wide * high > 0.9 * width * height
+        if grid and i < grid[0] * grid[1]:
+            name = f"row {i // grid[1] + 1}, column {i % grid[1] + 1}"
+        else:
+            name = "the whole picture" if whole else f"region {i + 1}"
+        rects.append(Rect(i, name, round(x0, 1), round(y0, 1), round(wide, 1), round(high, 1), whole))
+    return tuple(sorted(rects, key=lambda rect: -rect.width * rect.height))
+
+
+def _table(words: list[str], arrays: Mapping[str, Any]) -> WordTable | None:
+    names = [name for name in _COLUMNS if name in arrays]
+    if not names or not words:
+        return None
+    columns = [arrays[name]["values"] for name in names]
+    tops = [max(map(abs, column), default=0.0) or 1.0 for column in columns]
+    rows = tuple(
+        WordRow(word, tuple(Cell(column[i], abs(column[i]) / top) for column, top in zip(columns, tops, strict=True)))
+        for i, word in enumerate(words)
+    )
+    return WordTable(tuple(name.removeprefix("word_") for name in names), rows)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

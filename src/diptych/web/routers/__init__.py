@@ -1,0 +1,1 @@
+"""The JSON interface, a file for each tag of the OpenAPI document."""

@@ -1,0 +1,1 @@
+"""What the server does, for the API and the page alike."""

@@ -1,0 +1,104 @@
+"""Pictures and sentences added to the index and taken out of it, with the files of added pictures."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from diptych.common.errors import DiptychError
+from diptych.common.files import written_aside
+from diptych.search.filling.new_entry import picture_of
+from diptych.search.filling.walk import FoundFile
+from diptych.search.index import Index
+from diptych.search.stores.store import Value
+from diptych.web.service.pictures import FORMATS, open_upload, read_upload
+
+# The keys of sentences that were added begin so, and can never be those of files.
+SENTENCES = "added/"
+# What confidences stand against is worked out again when so much of the index has changed.
+DRIFT, LEAST_DRIFT = 0.1, 20
+
+# The name of an added picture's file: the hash of its content.
+_OURS = re.compile(r"[0-9a-f]{32}\.[a-z0-9]+")
+
+
+class Changes:
+    """The one writer: its methods are called by one thread at a time.
+
+    folder: where the files of added pictures are kept, each under the hash of its content
+    """
+
+    def __init__(self, index: Index, folder: Path, most_pixels: int) -> None:
+        self.index = index
+        self.folder = Path(os.path.abspath(folder))
+        self.most_pixels = most_pixels
+        self._changed = 0
+
+    def add_pictures(self, files: Sequence[tuple[str, bytes]], metadata: Mapping[str, Value]) -> list[str]:
+        """Keep pictures as files and index them; their keys. All of them or none.
+
+        files: each picture's name, which becomes its column `name`, and its bytes
+        """
+        for _, data in files:  # all are decoded before any is written
+            read_upload(data, self.most_pixels)
+        suffixes = [FORMATS[open_upload(data, self.most_pixels).format or ""] for _, data in files]
+        entries, new = {}, []
+        try:
+            for (name, data), suffix in zip(files, suffixes, strict=True):
+                path = self.folder / (hashlib.blake2b(data, digest_size=16).hexdigest() + suffix)
+                if not path.exists():
+                    with written_aside(path) as aside:
+                        aside.write_bytes(data)
+                    new.append(path)
+                status = path.stat()
+                columns = {**({"name": name} if name else {}), **metadata}
+                file = FoundFile(str(path), "picture", status.st_size, status.st_mtime_ns)
+                entries[str(path)] = picture_of(file, columns)
+            report = self.index.add_entries(entries.values())
+            if report.problems:
+                self.index.delete([key for key in entries if Path(key) in new])
+                raise DiptychError(f"file: {report.problems[0].what}")
+        except OSError as error:
+            _remove(new)
+            raise DiptychError(f"{self.folder}: cannot be written: {error.strerror}") from None
+        except BaseException:
+            _remove(new)
+            raise
+        self._note(len(entries))
+        return list(entries)
+
+    def add_sentences(self, sentences: Mapping[str, str]) -> list[str]:
+        """Index sentences under their names; their keys."""
+        if any(not text.strip() for text in sentences.values()):
+            raise DiptychError("sentences: one of them is empty")
+        keyed = {SENTENCES + name: text for name, text in sentences.items()}
+        self.index.add(sentences=keyed)
+        self._note(len(keyed))
+        return list(keyed)
+
+    def delete(self, key: str) -> int:
+        """Take an entry out of the index. The file of an added picture goes with it; other files stay."""
+        deleted = self.index.delete([key])
+        path = Path(key)
+        ours = path.parent == self.folder and _OURS.fullmatch(path.name) and not path.is_symlink()
+        if deleted and ours:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise DiptychError(
+                    f"{path.name}: taken out of the index, but its file stays: {error.strerror}"
+                ) from None
+        self._note(deleted)
+        return deleted
+
+    def _note(self, count: int) -> None:
+        self._changed += count
+        if self._changed > max(LEAST_DRIFT, DRIFT * len(self.index)):
+            self._changed = 0
+            self.index.prepare()
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

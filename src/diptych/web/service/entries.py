@@ -1,0 +1,84 @@
+"""What ids of the outside stand for: entries of the index, their pictures, and uploads."""
+
+from PIL import Image
+
+from diptych.common.errors import DiptychError
+from diptych.data.collection import Open
+from diptych.search.index import Index
+from diptych.search.stores.store import Entry
+from diptych.web.errors import NotFound
+from diptych.web.service.folders import Folders
+from diptych.web.service.ids import Ids
+from diptych.web.service.pictures import SIZES, jpeg_of, opener
+from diptych.web.service.recent import Recent
+from diptych.web.service.uploads import Uploads, is_upload
+
+
+class Entries:
+    """Entries and uploads by their ids; every method may be called by any thread."""
+
+    def __init__(self, index: Index, ids: Ids, folders: Folders, uploads: Uploads) -> None:
+        self.index = index
+        self.ids = ids
+        self.folders = folders
+        self.uploads = uploads
+        self._thumbnails: Recent[bytes] = Recent(64 << 20, 20_000)
+
+    def get(self, id: str, locals: bool = False) -> Entry:
+        """The entry of an id; an error where there is none."""
+        key = self.ids.key(id)
+        entry = None if key is None else self.index.store.get([key], locals=locals)[0]
+        if entry is None:
+            raise NotFound("there is no entry with this id")
+        return entry
+
+    def term_value(self, id: str) -> object:
+        """What an id of a query stands for: an upload, a sentence, a picture, or what is left of one."""
+        if is_upload(id):
+            return self.uploads.get(id)
+        entry = self.get(id)
+        if entry.kind == "sentence":
+            return entry.text
+        try:
+            return opener(entry.key, self.folders.resolve)
+        except NotFound:
+            return entry.vectors  # the file is gone, or must not be read; its vectors are still here
+
+    def picture(self, id: str) -> Image.Image | Open:
+        """The picture of an upload, or what decodes that of an entry."""
+        if is_upload(id):
+            return self.uploads.get(id)
+        entry = self.get(id)
+        if entry.kind != "picture":
+            raise DiptychError("id: expected a picture's")
+        return opener(entry.key, self.folders.resolve)
+
+    def thumbnail(self, id: str, size: str) -> bytes:
+        """A JPEG of an entry or an upload; size: one of `SIZES`."""
+        if size not in SIZES:
+            raise DiptychError(f"size: expected one of {', '.join(SIZES)}")
+        if is_upload(id):
+            return jpeg_of(self.uploads.get(id).copy, size)
+        entry = self.get(id)
+        if entry.kind != "picture":
+            raise NotFound("there is no picture to show of this entry")
+        source = opener(entry.key, self.folders.resolve)
+        name = (entry.key, entry.stamp, size)
+        data = self._thumbnails.get(name)
+        if data is None:
+            try:
+                data = jpeg_of(source, size)
+            except DiptychError:
+                raise NotFound("the picture of this entry cannot be read any more") from None
+            self._thumbnails.put(name, data, len(data))
+        return data
+
+    def may_show(self, id: str) -> bool:
+        """Whether an id reads like one with a picture to show."""
+        key = self.ids.key(id)
+        return is_upload(id) or (key is not None and self.folders.may_show(key))
+
+    def shown_path(self, id: str) -> str | None:
+        """The path of an entry as it is shown; None where the id is no entry's."""
+        key = self.ids.key(id)
+        return None if key is None else self.folders.shown(key)

@@ -1,0 +1,188 @@
+"""What the server does, for the API and the page alike: every method may be called by any thread."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from diptych.common.errors import DiptychError
+from diptych.data.pictures import heic_is_read
+from diptych.search.index import Index
+from diptych.search.stores.store import Kind, Value
+from diptych.web.schemas import PictureTerm, RerankRequest, SearchAnswer, SearchRequest, TextTerm
+from diptych.web.service.changes import Changes
+from diptych.web.service.entries import Entries
+from diptych.web.service.explaining import Explainer, plain
+from diptych.web.service.finding import Finder, Job, check_terms, job_of, terms_of_line
+from diptych.web.service.folders import Folders, indexed_folders
+from diptych.web.service.holdings import Holdings
+from diptych.web.service.ids import ids_of
+from diptych.web.service.lanes import Lanes
+from diptych.web.service.metrics import Metrics
+from diptych.web.service.uploads import Uploads
+from diptych.web.settings import ServerSettings, uploads_beside
+
+R = TypeVar("R")
+FORGET_AFTER = 4096
+
+
+class Service:
+    """One index, its models, and the threads that work for requests."""
+
+    def __init__(self, settings: ServerSettings, index: Index) -> None:
+        self.settings = settings
+        self.index = index
+        self.changes = Changes(index, settings.uploads or uploads_beside(index.store.address), settings.max_pixels)
+        more = [*settings.roots, str(self.changes.folder)]
+        self.folders = Folders(more) if settings.roots else indexed_folders(index, more)
+        self.ids = ids_of(index)
+        self.uploads = Uploads()
+        self.entries = Entries(index, self.ids, self.folders, self.uploads)
+        self.holdings = Holdings(index, settings)
+        self.finder = Finder(index, self.ids, self.folders, self.entries.term_value)
+        self._explainer = Explainer(index, settings.rerank)
+        self.metrics = Metrics(lambda: self.lanes.sizes(), self.holdings.counts)
+        self.lanes = Lanes(settings, self.finder.run, self._run_mixed, self.metrics.batch)
+        self._mixed_so_far = 0
+
+    # Beginning and end.
+
+    def warm(self) -> None:
+        """Load the models and run each once, so that the first request does not have to wait for them."""
+        heic_is_read()
+        reranker = self.settings.rerank
+        if reranker is not None:
+            # Its modes must not be switched while other threads use it.
+            self.index.searcher.reranker(reranker).matcher.eval()
+        self.overview()
+        if not self.index.model or not len(self.index):
+            return
+        self.index.search("anything", 1)
+        if self.overview()["pictures"]:
+            self.index.search(Image.new("RGB", (64, 64)), 1)
+
+    def close(self) -> None:
+        """Finish what is at work and drop what waits; the index stays open."""
+        self.lanes.close()
+
+    def begin(self, pool: str, work: Callable[..., R], *arguments: Any) -> Future[R]:
+        """Have something done in a pool; an error where too much waits for it already."""
+        return self.lanes.begin(pool, work, *arguments)
+
+    def wait(self, future: Future[R]) -> R:
+        """What became of it, for callers that are threads themselves."""
+        return self.lanes.wait(future)
+
+    async def done(self, future: Future[R]) -> R:
+        """What became of it, for callers that are no threads."""
+        return await self.lanes.done(future)
+
+    # Searching.
+
+    def begin_search(self, request: SearchRequest, picture: Image.Image | None = None) -> Future[SearchAnswer]:
+        """A search on its way to where it is done."""
+        job = job_of(request, self.settings.rerank, picture)
+        if job.options.rerank is not None:
+            return self.begin("rerank", self._search_alone, job)
+        return self.lanes.search(job)
+
+    def search(self, request: SearchRequest) -> SearchAnswer:
+        """The best entries for a query."""
+        return self.wait(self.begin_search(request))
+
+    def _run_mixed(self, jobs: Sequence[Job]) -> Sequence[SearchAnswer | Exception]:
+        self._mixed_so_far += len(jobs)
+        if self._mixed_so_far > FORGET_AFTER:
+            # What confidences stand against is kept for every mixture of weights that was ever asked for.
+            self._mixed_so_far = 0
+            self.index.searcher.background.forget()
+        return self.finder.run(jobs)
+
+    def _search_alone(self, job: Job) -> SearchAnswer:
+        answer = self.finder.run([job])[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def begin_rerank(self, request: RerankRequest) -> Future[list[tuple[str, float | None]]]:
+        """The re-ranking model's scores of entries of one kind, best first, on their way."""
+        if self.settings.rerank is None:
+            raise DiptychError("this server has no re-ranking model; start it with --rerank MODEL")
+        if (request.query is None) == (not request.terms):
+            raise DiptychError("expected either a query or terms")
+        terms = request.terms if request.query is None else terms_of_line(request.query)
+        check_terms(terms)
+        return self.begin("rerank", self._rerank, self.settings.rerank, terms, request.ids)
+
+    def _rerank(
+        self, model: str, terms: Sequence[TextTerm | PictureTerm], ids: Sequence[str]
+    ) -> list[tuple[str, float | None]]:
+        entries = [self.entries.get(id, locals=True) for id in dict.fromkeys(ids)]
+        kinds: set[Kind] = {entry.kind for entry in entries}
+        if len(kinds) > 1:
+            raise DiptychError("ids: expected only pictures or only sentences")
+        query = self.finder.query(terms)
+        reranker = self.index.searcher.reranker(model)
+        scores = reranker.scores([query], [entries], kinds.pop(), self.index.kept_locals)[0]
+        told = [
+            (self.ids.of(entry.key), float(score) if np.isfinite(score) else None)
+            for entry, score in zip(entries, scores, strict=True)
+        ]
+        return sorted(told, key=lambda pair: -np.inf if pair[1] is None else pair[1], reverse=True)
+
+    # Seeing.
+
+    def overview(self) -> dict[str, Any]:
+        """What there is to search."""
+        return self.holdings.overview()
+
+    def make_thumbnail(self, id: str, size: str) -> bytes:
+        """A JPEG of an entry or an upload, in the thread that calls it; size: 160, 320, 640, 1280 or full."""
+        return self.entries.thumbnail(id, size)
+
+    def explain(self, id: str, sentence: str, model: str = "fast") -> dict[str, Any]:
+        """Why a picture and a sentence match, by the searching model ("fast") or the re-ranking one ("reranker")."""
+        return self.wait(self.begin("explain", self.make_explanation, id, sentence, model))
+
+    def make_explanation(self, id: str, sentence: str, model: str) -> dict[str, Any]:
+        """The same, in the thread that calls it, which must be the only one."""
+        return self._explainer.explain(self.entries.picture(id), sentence, model)
+
+    # Vectors.
+
+    def embed_texts(self, sentences: Sequence[str]) -> list[Any]:
+        """Unit vectors of sentences, in the thread that calls it."""
+        if any(not sentence.strip() for sentence in sentences):
+            raise DiptychError("sentences: one of them is empty")
+        return _vectors(self.index.embedder.embed_texts(sentences))
+
+    def embed_picture(self, image: Image.Image) -> list[Any]:
+        """Unit vectors of a picture, in the thread that calls it."""
+        return _vectors(self.index.embedder.embed_pictures([image]))
+
+    # Changing.
+
+    def add_pictures(self, files: Sequence[tuple[str, bytes]], metadata: Mapping[str, Value]) -> list[str]:
+        """Add pictures, in the thread that calls it, which must be the only one; their ids."""
+        keys = self.changes.add_pictures(files, metadata)
+        self.holdings.changed(columns=True)
+        return [self.ids.of(key) for key in keys]
+
+    def add_sentences(self, sentences: Mapping[str, str]) -> list[str]:
+        """Add sentences, in the thread that calls it, which must be the only one; their ids."""
+        keys = self.changes.add_sentences(sentences)
+        self.holdings.changed()
+        return [self.ids.of(key) for key in keys]
+
+    def delete(self, id: str) -> int:
+        """Take an entry out, in the thread that calls it, which must be the only one."""
+        deleted = self.changes.delete(self.entries.get(id).key)
+        self.holdings.changed()
+        return deleted
+
+
+def _vectors(vectors: np.ndarray) -> list[Any]:
+    """(n, K, d) as lists; without the sets where each is one vector."""
+    return plain(vectors[:, 0] if vectors.shape[1] == 1 else vectors)

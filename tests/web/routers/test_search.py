@@ -1,0 +1,250 @@
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from diptych.matchers.base import Matcher
+from diptych.search.asking.query import Term
+from diptych.search.asking.rerank import Rerank
+from diptych.search.index import Index
+from diptych.search.stores.store import Condition
+from diptych.web.app import create_app
+from diptych.web.settings import ServerSettings
+from tests.encoders.pictures import picture
+from tests.web.models import camp_folder, index, own_folders, unchanged_index, vse_folder
+from tests.web.routers.asking import album, app, id_of, searched, steady, web
+from tests.web.serving import TOKEN, client
+
+__all__ = ["album", "app", "camp_folder", "index", "own_folders", "steady", "unchanged_index", "vse_folder", "web"]
+
+
+def test_a_sentence_finds_what_the_index_finds(web: TestClient, index: Index, tmp_path: Path) -> None:
+    told = searched(web, terms=[{"text": "two dog"}], top=5)
+    direct = index.search("two dog", 5)
+    root = f"{tmp_path / 'pictures'}/"
+    assert [r["path"] for r in told["results"]] == [r.key.removeprefix(root) for r in direct.results]
+    np.testing.assert_allclose([r["score"] for r in told["results"]], [r.score for r in direct.results], atol=1e-5)
+    assert [r["confidence"] for r in told["results"]] == [round(r.confidence or 0, 4) for r in direct.results]
+    assert told["matches"] == direct.matches
+    assert told["exact"]
+    assert told["timings"].keys() >= {"encode", "retrieve", "total"}
+    first = told["results"][0]
+    assert first["metadata"] == direct.results[0].metadata
+    assert first["picture"] == f"/pictures/{first['id']}"
+    assert (first["kind"], first["text"], first["duplicates"], first["place_before"]) == ("picture", "", [], None)
+    assert str(tmp_path) not in str(told)
+
+
+def test_a_line_is_a_sentence_or_terms(web: TestClient, index: Index, album: Path) -> None:
+    by_line = web.get("/api/search", params={"q": "two dog", "top": 4}).json()["results"]
+    assert by_line == searched(web, terms=[{"text": "two dog"}], top=4)["results"]
+    id = id_of(web, "album/003.png")
+    by_line = web.get("/api/search", params={"q": f"+ 2:two dog - @{id}", "top": 4}).json()["results"]
+    direct = index.search([Term("two dog", 2.0), Term(album / "003.png", -1.0)], 4)
+    assert [r["path"] for r in by_line] == [f"album/{Path(r.key).name}" for r in direct.results]
+
+
+def test_terms_add_up(web: TestClient, index: Index, album: Path) -> None:
+    id = id_of(web, "album/003.png")
+    terms = [{"text": "two dog"}, {"id": id, "weight": -0.5}, {"text": "snow", "weight": 2}]
+    told = searched(web, terms=terms, top=6)["results"]
+    direct = index.search([Term("two dog"), Term(album / "003.png", -0.5), Term("snow", 2.0)], 6)
+    assert [r["path"] for r in told] == [f"album/{Path(r.key).name}" for r in direct.results]
+    np.testing.assert_allclose([r["score"] for r in told], [r.score for r in direct.results], atol=1e-5)
+
+
+def test_filters_and_patterns(web: TestClient, index: Index) -> None:
+    told = searched(web, terms=[{"text": "a dog"}], where=["stars>=3", "album=holiday"], path="album/*", top=50)[
+        "results"
+    ]
+    assert {r["metadata"]["stars"] for r in told} == {3, 4}
+    assert len(told) == index.count([Condition("stars", ">=", 3)])
+    assert searched(web, terms=[{"text": "a dog"}], path="elsewhere/*")["results"] == []
+    told = web.get("/api/search", params={"q": "a dog", "where": ["stars>=3", "stars<4"]}).json()["results"]
+    assert {r["metadata"]["stars"] for r in told} == {3}
+
+
+def test_sentences_are_found_and_stand_for_themselves(web: TestClient, index: Index) -> None:
+    told = searched(web, terms=[{"text": "two dog"}], kind="sentence")["results"]
+    assert (told[0]["text"], told[0]["picture"], len(told)) == ("two dog", None, 3)
+    assert told[0]["path"] == "words.txt#1"
+    by_sentence = searched(web, terms=[{"id": told[0]["id"]}], top=4)["results"]
+    assert [r["score"] for r in by_sentence] == [
+        r["score"] for r in searched(web, terms=[{"text": "two dog"}], top=4)["results"]
+    ]
+
+
+def test_thresholds_and_groups(web: TestClient, album: Path, index: Index) -> None:
+    id = id_of(web, "album/003.png")
+    assert [r["path"] for r in searched(web, terms=[{"id": id}], threshold=0.999)["results"]] == ["album/003.png"]
+    assert searched(web, terms=[{"text": "two dog"}], least_confidence=1.0)["results"] == []
+    with Image.open(album / "003.png") as image:
+        image.save(album / "copy.png")
+    index.sync(album.parent, what="both")
+    told = searched(web, terms=[{"id": id}], group=0.99999, top=1)["results"][0]
+    both = {told["path"], *(other["path"] for other in told["duplicates"])}
+    assert both == {"album/003.png", "album/copy.png"}
+    assert web.get(f"/pictures/{told['duplicates'][0]['id']}").status_code == 200
+
+
+def test_re_ranking_says_what_moved(web: TestClient, index: Index, camp_folder: str) -> None:
+    told = searched(web, terms=[{"text": "two dog"}], rerank=True, depth=8, top=8, fusion="replace")["results"]
+    first = [r.key for r in index.search("two dog", 8).results]
+    direct = index.search("two dog", 8, rerank=Rerank(camp_folder, 8, "replace")).results
+    assert [r["path"] for r in told] == [f"album/{Path(r.key).name}" for r in direct]
+    assert [r["place_before"] for r in told] == [first.index(r.key) + 1 for r in direct]
+    assert all(r["score"] == r["rerank"] != r["retrieval"] for r in told)
+    sums = searched(web, terms=[{"text": "two dog"}], rerank=True, depth=3, top=8)["results"]
+    assert sorted(r["place_before"] for r in sums) == [1, 2, 3]
+
+
+def test_a_picture_finds_itself(web: TestClient, album: Path) -> None:
+    data = (album / "004.png").read_bytes()
+    told = web.post("/api/search/picture", files={"file": data}, data={"top": 2, "where": ["stars>=1", "stars<9"]})
+    results = told.json()["results"]
+    assert (results[0]["path"], len(results)) == ("album/004.png", 2)
+    assert results[0]["score"] == pytest.approx(1, abs=1e-5)
+
+
+def test_uploads_stand_in_queries(web: TestClient, index: Index) -> None:
+    data = io.BytesIO()
+    picture(80, 60, seed=77).save(data, "PNG")
+    upload = web.post("/api/uploads", files={"file": ("../../x.png", data.getvalue(), "text/html")}).json()
+    assert (upload["width"], upload["height"]) == (80, 60)
+    told = searched(web, terms=[{"id": upload["id"]}], top=3)["results"]
+    direct = index.search(picture(80, 60, seed=77), 3).results
+    np.testing.assert_allclose([r["score"] for r in told], [r.score for r in direct], atol=1e-5)
+    shown = web.get(f"/pictures/{upload['id']}", params={"size": "full"})
+    assert Image.open(io.BytesIO(shown.content)).size == (80, 60)
+    explained = web.get("/api/explain", params={"id": upload["id"], "sentence": "two dog"})
+    assert explained.json()["size"] == [80, 60]
+    assert searched(web, terms=[{"id": upload["id"]}], kind="sentence")["results"][0]["kind"] == "sentence"
+
+
+def test_a_picture_whose_file_is_gone_is_still_a_query(web: TestClient, album: Path) -> None:
+    id = id_of(web, "album/003.png")
+    (album / "003.png").unlink()
+    results = searched(web, terms=[{"id": id}], top=1)["results"]
+    assert results[0]["path"] == "album/003.png"
+    assert web.get(f"/pictures/{id}").status_code == 404
+    assert web.get("/api/explain", params={"id": id, "sentence": "a dog"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({}, "terms: expected at least one"),
+        ({"terms": [{"text": "dog", "weight": -1}]}, "terms: expected at least one"),
+        ({"terms": [{"text": "  "}]}, "terms.0"),
+        ({"terms": [{"text": "dog", "id": "x"}]}, "terms.0"),
+        ({"terms": [{"text": "dog"}], "tpo": 1}, "tpo: Extra inputs are not permitted"),
+        ({"terms": [{"text": "dog"}], "top": 0}, "top: "),
+        ({"terms": [{"text": "dog"}], "top": 10**9}, "top: "),
+        ({"terms": [{"text": "dog", "weight": 1e308}]}, "terms.0"),
+        ({"terms": [{"text": "dog" * 999}]}, "terms.0"),
+        ({"terms": [{"text": "dog"}] * 99}, "terms: "),
+        ({"terms": [{"text": "dog"}], "where": ["stars"]}, "filter 'stars'"),
+        ({"terms": [{"text": "dog"}], "where": ["date>=yesterday"]}, "date 'yesterday'"),
+        ({"terms": [{"text": "dog"}], "where": ["date=9999"]}, "date"),
+        ({"terms": [{"text": "dog"}], "where": ["date<0001-01-01"]}, "date"),
+        ({"terms": [{"text": "dog"}], "path": "*a" * 20}, "at most 4 stars"),
+        ({"terms": [{"text": "\ud800"}]}, "terms.0"),
+    ],
+)
+def test_what_is_wrong_is_said(steady: TestClient, asked: dict[str, Any], sentence: str) -> None:
+    answer = steady.post("/api/search", content=json.dumps(asked), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert sentence in answer.json()["error"]
+    assert answer.json().keys() == {"error"}
+
+
+@pytest.mark.parametrize("id", ["x", "upload-none", "../../etc/passwd", "%2e%2e%2fsecret", "A" * 60, "é"])
+def test_ids_that_are_none(steady: TestClient, id: str) -> None:
+    assert steady.post("/api/search", json={"terms": [{"id": id}]}).status_code == 404
+    assert steady.get(f"/pictures/{id}").status_code == 404
+    assert steady.get("/api/explain", params={"id": id, "sentence": "a dog"}).status_code == 404
+    assert steady.post("/api/rerank", json={"query": "a dog", "ids": [id]}).status_code == 404
+
+
+@pytest.mark.parametrize("line", ["+ dog - @/etc/passwd", "+ @~root/a.png", "+ @~nosuchuser/x", "+ 2:@secret.png"])
+def test_a_line_names_no_file_of_this_machine(
+    steady: TestClient, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    picture().save("secret.png")
+    assert steady.get("/api/search", params={"q": line}).status_code in (404, 422)
+
+
+@pytest.mark.parametrize(
+    "line", ["+ - dog", "- dog", "+ dog -", "+ 99999:dog", "+ " + "9" * 400 + ":dog", "+ a" + " + a" * 30]
+)
+def test_lines_that_mean_nothing(steady: TestClient, line: str) -> None:
+    assert steady.get("/api/search", params={"q": line}).status_code == 422
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff", b"[" * 100_000, b"null", b"[]", b'"x"', b"{}" * 9, b"NaN"])
+def test_bodies_that_are_no_json(steady: TestClient, body: bytes) -> None:
+    answer = steady.post("/api/search", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json().keys() == {"error"}
+
+
+def test_re_ranking_scores_are_the_models(web: TestClient, album: Path, camp_folder: str) -> None:
+    names = ["album/001.png", "album/002.png", "album/005.png"]
+    ids = [id_of(web, name) for name in names]
+    told = web.post("/api/rerank", json={"query": "two dog", "ids": ids}).json()
+    scores = Matcher.from_pretrained(camp_folder).similarity([album.parent / name for name in names], ["two dog"])[:, 0]
+    order = scores.argsort(descending=True).tolist()
+    assert [r["id"] for r in told["results"]] == [ids[i] for i in order]
+    np.testing.assert_allclose([r["score"] for r in told["results"]], scores[order], atol=1e-5)
+    terms = web.post("/api/rerank", json={"terms": [{"text": "two dog"}], "ids": ids}).json()
+    assert terms == told
+    (album / "001.png").unlink()
+    gone = web.post("/api/rerank", json={"query": "two dog", "ids": ids}).json()["results"]
+    assert gone[-1] == {"id": ids[0], "score": None}
+    sentence = searched(web, terms=[{"text": "dog"}], kind="sentence")["results"][0]["id"]
+    for wrong in (
+        {"ids": ids}, {"query": "a", "terms": [{"text": "a"}], "ids": ids}, {"query": "a", "ids": []},
+        {"query": "a", "ids": [ids[1], sentence]}, {"terms": [{"id": ids[1]}], "ids": ids[1:]},
+    ):  # fmt: skip
+        assert web.post("/api/rerank", json=wrong).status_code == 422, wrong
+
+
+def test_without_a_re_ranking_model_it_is_said_so(index: Index) -> None:
+    web = client(create_app(ServerSettings(token=TOKEN), index))
+    id = id_of(web, "album/003.png")
+    answers = [
+        web.post("/api/search", json={"terms": [{"text": "a"}], "rerank": True}),
+        web.post("/api/rerank", json={"query": "a", "ids": [id]}),
+        web.get("/api/explain", params={"id": id, "sentence": "a", "model": "reranker"}),
+    ]
+    assert [answer.status_code for answer in answers] == [422] * 3
+    assert all("--rerank" in answer.json()["error"] for answer in answers)
+    assert web.get("/api/overview").json()["reranker"] is None
+
+
+def test_an_index_without_pictures_or_a_model(tmp_path: Path, vse_folder: str) -> None:
+    with Index.create(tmp_path / "empty.db", vse_folder, device="cpu") as index:
+        app = create_app(ServerSettings(token=TOKEN), index)
+        app.state.service.warm()
+        assert searched(client(app), terms=[{"text": "a dog"}])["results"] == []
+        assert client(app).get("/api/overview").json()["entries"] == 0
+
+
+def test_filters_that_would_take_long_or_tell_of_the_machine_are_refused(web: TestClient, album: Path) -> None:
+    blanks = {"where": " " * 900_000}
+    with (album / "003.png").open("rb") as file:
+        answer = web.post("/api/search/picture", files={"file": ("x.png", file)}, data=blanks)
+    assert answer.status_code in (413, 422)
+    for asked in ({"where": ["path>=/home/a"]}, {"path": "/home/*"}):
+        assert web.post("/api/search", json={"terms": [{"text": "a dog"}], **asked}).status_code == 422
+
+
+def test_a_sentence_that_is_too_long_is_refused_however_it_is_typed(web: TestClient) -> None:
+    assert web.get("/api/search", params={"q": "a " * 400}).status_code == 422
+    assert web.get("/api/search", params={"q": "a " * 200}).status_code == 200
