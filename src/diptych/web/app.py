@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -23,7 +22,8 @@ from diptych.web.security import HEADERS, Guard, problem, unauthorised
 from diptych.web.service import Service
 from diptych.web.settings import Settings
 
-STATIC = Path(__file__).parent / "static"
+# Styles and scripts of the page, and those that it shares with pages in files.
+STATIC: list[str | tuple[str, str]] = [(f"diptych.{room}", "static") for room in ("web", "explain", "common")]
 _PLAIN = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 
@@ -49,7 +49,7 @@ def create_app(settings: Settings, index: Index) -> FastAPI:
     _tell_errors(app)
     app.include_router(api_router(service))
     app.include_router(page_router(service))
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", StaticFiles(packages=STATIC), name="static")
     # The last that is added stands first.
     app.add_middleware(LimitBody, settings=settings)
     app.add_middleware(Guard, settings=settings)

@@ -3,13 +3,13 @@
 from copy import copy, deepcopy
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Item, Open
 from diptych.encoders.preprocess import read_picture
 from diptych.explain.explain import explain
+from diptych.explain.why import told_of
 from diptych.explain.words import sentence_words
 from diptych.matchers.base import Matcher
 from diptych.search.embedder import MatcherEmbedder
@@ -39,12 +39,7 @@ class Explainer:
                 picture = read_picture(Item("", (), open=picture), matcher.extractor().size)[0]
             except DiptychError:
                 raise NotFound("the picture of this entry cannot be read any more") from None
-        found = explain(matcher, picture, sentence)
-        told = found.to_json()
-        for name in ("looks", "answers", "whole", "strength"):
-            shown = getattr(found, name)()
-            told[name] = None if shown is None else {"name": shown[0], "values": plain(shown[1])}
-        return told
+        return told_of(explain(matcher, picture, sentence))
 
     def matcher(self, model: str) -> Matcher:
         """A model for this thread: it shares all weights, but not the tokenizer, which others may be using."""
@@ -65,8 +60,3 @@ class Explainer:
         if not isinstance(embedder, MatcherEmbedder):
             raise DiptychError(f"model: {embedder.name} shows nothing of itself; expected a matcher of Diptych")
         return embedder.matcher
-
-
-def plain(array: np.ndarray) -> list[Any]:
-    """Nested lists with as many digits as float32 has."""
-    return np.round(array.astype(np.float64), 7).tolist()

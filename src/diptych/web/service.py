@@ -16,12 +16,13 @@ from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.pictures import heic_is_read
+from diptych.explain.why import plain
 from diptych.search.index import Index
 from diptych.search.store import Condition, Entry, Kind, Value
 from diptych.web.batching import Batcher
 from diptych.web.changes import Changes
 from diptych.web.errors import Busy, NotFound
-from diptych.web.explaining import Explainer, plain
+from diptych.web.explaining import Explainer
 from diptych.web.finding import Finder, Job, check_terms, job_of, terms_of_line
 from diptych.web.folders import Folders, indexed_folders
 from diptych.web.ids import Ids
