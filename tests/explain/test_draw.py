@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from diptych.common.errors import DiptychError
-from diptych.explain.compare import Comparison, compare, comparison_sheet
+from diptych.explain.compare import SwappedPairs, compare, comparison_sheet
 from diptych.explain.draw import enlarged, over_picture, ramp, scaled, shade, shaded_words, shades
 from diptych.explain.sheet import explanation_sheet, heading, wrapped
 from tests.explain import pairs
@@ -113,6 +113,6 @@ def test_pairs_that_fit_stand_beside_their_swaps(tiny_bert: str) -> None:
     assert found.to_json()["pairs"][0][1]["sentence"] == "two dogs"
     sheet = comparison_sheet(found, [GREY, GREY], tile=200)
     assert sheet.width > 400
-    assert Comparison(((pairs.cells(),),)).gates() is None
+    assert SwappedPairs(((pairs.cells(),),)).gates() is None
     with pytest.raises(DiptychError, match="expected as many of each, two or more"):
         compare(matcher, images, ["a dog"])

@@ -1,4 +1,5 @@
 import re
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,7 @@ def test_no_paper_no_evaluation_no_such_row(tmp_path: Path) -> None:
     assert "No paper reports numbers for this recipe on drawn scenes" in html
     assert "has no saved evaluation" in html
     html = recall_section(run_with(tmp_path / "b", "camp/table-3", "Nobody"), None, None).body
-    assert "has no row &#x27;Nobody&#x27;" in html
+    assert "has no row 'Nobody'" in unescape(html)
     html = recall_section(run_with(tmp_path / "c", "nobody/table-1", None), None, None).body
     assert "no such published table" in html
 

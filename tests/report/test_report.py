@@ -17,6 +17,7 @@ from tests.evaluation import tiny
 from tests.html_page import Page
 from tests.matchers.cases import CASES
 from tests.report import runs
+from tests.web.chromium import FAINT_TEXT
 
 COMMON = ["run", "training", "recall", "examples", "failures", "near-misses"]
 SECTIONS = {
@@ -155,6 +156,27 @@ def test_the_right_ones_are_marked_by_colour_sign_and_word(tmp_path: Path) -> No
             assert kind == "wrong" or text in own
 
 
+def test_a_failure_shows_its_right_answer_last_with_its_rank(tmp_path: Path) -> None:
+    collection = tiny.collection(9)
+    run = runs.write_run(tmp_path / "run", runs.recipe(CASES["vse++"], FilesConfig(path="nowhere")), tiny.WORDS)
+    html = make_report(run, Given(collection, "test")).html
+    captions, owners = collection.captions()
+    failures = html[html.index('id="failures-h"') :]
+    queries = re.findall(r'data-query="t2i-(\d+)">.*?came at rank ([\d.]+)<(.*?)</ol>', failures, re.S)
+    assert queries
+    for position, rank, body in queries:
+        last = body[body.rindex("<li") :]
+        assert f"picture p{owners[int(position)]}" in last
+        assert f'aria-hidden="true">✓</span> rank {rank}</span>' in last
+    queries = re.findall(r'data-query="i2t-(\d+)">.*?came at rank ([\d.]+)<(.*?)</ol>', failures, re.S)
+    assert queries
+    for position, rank, body in queries:
+        found = re.search(r'<span class="sr">right: </span>rank ([\d.]+): (.*?)</span>', body[body.rindex("<li") :])
+        assert found is not None
+        assert found[1] == rank
+        assert found[2] in {text for text, owner in zip(captions, owners, strict=True) if owner == int(position)}
+
+
 def test_a_part_of_the_data_is_said_to_be_one(tmp_path: Path) -> None:
     report = make_report(runs.scenes_run(tmp_path / "run", "vse++"), pictures=5)
     assert (report.pictures, report.whole) == (5, 9)
@@ -225,8 +247,9 @@ def test_a_browser_opens_it_without_complaint(tmp_path: Path) -> None:
                 assert all(url.startswith("data:") or url == path.as_uri() for url in asked)
                 assert page.evaluate("document.documentElement.scrollWidth") == width
                 assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
-                paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-                assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+                paper = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+                assert max(paper) < 50 if scheme == "dark" else min(paper) > 230
+                assert page.evaluate(FAINT_TEXT) == []
                 page.emulate_media(media="print")
                 assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
                 context.close()

@@ -17,7 +17,7 @@ from diptych.matchers.base import Matcher, Picture
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SwappedPairs:
     """Explanations of every picture with every sentence; the ones that fit are on the diagonal: pairs[i][i]."""
 
     pairs: tuple[tuple[Explanation, ...], ...]
@@ -28,8 +28,8 @@ class Comparison:
 
     def gates(self) -> np.ndarray | None:
         """Mean gate over words and regions of each pair, (pictures, sentences); None without gates."""
-        found = [[_gate(pair) for pair in row] for row in self.pairs]
-        return None if any(g is None for row in found for g in row) else np.array(found, dtype=np.float64)
+        gates = [[_gate(pair) for pair in row] for row in self.pairs]
+        return None if any(g is None for row in gates for g in row) else np.array(gates, dtype=np.float64)
 
     def to_json(self) -> dict[str, Any]:
         """All pairs, for a JSON file."""
@@ -43,27 +43,27 @@ class Comparison:
 
 def compare(
     matcher: Matcher, images: Sequence[Picture | Regions], sentences: Sequence[str], *, left_out: bool = True
-) -> Comparison:
+) -> SwappedPairs:
     """Every picture with every sentence; sentence i is picture i's own."""
     if len(images) != len(sentences) or len(images) < 2:
         raise DiptychError(
             f"compare: {len(images)} pictures and {len(sentences)} sentences; expected as many of each, two or more"
         )
-    return Comparison(
+    return SwappedPairs(
         tuple(tuple(explain(matcher, image, text, left_out=left_out) for text in sentences) for image in images)
     )
 
 
-def comparison_sheet(comparison: Comparison, pictures: Sequence[Image.Image], tile: int = 380) -> Image.Image:
+def comparison_sheet(swapped: SwappedPairs, pictures: Sequence[Image.Image], tile: int = 380) -> Image.Image:
     """One row a picture, one column a sentence. Shades have one scale, so that pairs can be compared."""
-    pairs = [pair for row in comparison.pairs for pair in row]
-    strengths = [found for pair in pairs if (found := pair.strength()) is not None]
+    pairs = [pair for row in swapped.pairs for pair in row]
+    strengths = [strength for pair in pairs if (strength := pair.strength()) is not None]
     strongest = max((float(np.abs(values).max(initial=0.0)) for _, values in strengths), default=0.0)
     if strengths and strengths[0][0] == "word_gates":
         strongest = 1.0  # a gate means something in itself: 0 is shut, 1 is open
     rows = [
         [_panel(pair, picture, tile, i == j, strongest) for j, pair in enumerate(row)]
-        for i, (row, picture) in enumerate(zip(comparison.pairs, pictures, strict=True))
+        for i, (row, picture) in enumerate(zip(swapped.pairs, pictures, strict=True))
     ]
     heights = [max(panel.height for panel in row) for row in rows]
     columns = len(rows[0])
@@ -96,7 +96,7 @@ def _panel(pair: Explanation, picture: Image.Image, width: int, fits: bool, stro
 
 
 def _note(pair: Explanation) -> str:
-    parts = [CAPTIONS[found[0]] for found in (pair.whole(), pair.strength()) if found is not None]
+    parts = [CAPTIONS[shown[0]] for shown in (pair.whole(), pair.strength()) if shown is not None]
     return wrapped("; ".join(parts), 4000, 14)[0]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from diptych.common.errors import DiptychError
+from diptych.common.pages import colour
 from diptych.explain.explanation import Explanation
 
 Colour = tuple[int, int, int]
@@ -14,11 +15,8 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 PAPER: Colour = (255, 255, 255)
 INK: Colour = (33, 37, 46)
 FAINT: Colour = (118, 124, 138)
-NIGHT: Colour = (16, 18, 34)
-HELPS: Colour = (244, 150, 28)
-HURTS: Colour = (66, 120, 214)
-# Dark violet to pale yellow: brightness rises all the way, so that it can be read in grey too.
-RAMP = np.array([(40, 22, 92), (122, 28, 116), (196, 50, 92), (240, 104, 46), (252, 176, 36), (252, 244, 150)])
+NIGHT, HELPS, HURTS = colour("night"), colour("warm"), colour("cold")
+RAMP = np.array([colour(f"ramp-{i}") for i in range(6)])
 
 
 def ramp(values: np.ndarray) -> np.ndarray:
@@ -100,11 +98,11 @@ def _rectangles(picture: Image.Image, boxes: np.ndarray, strength: np.ndarray, d
         x0, y0, x1, y1 = rounded[i].tolist()
         if strength[i] < 0.04 or x1 - x0 < 2 or y1 - y0 < 2:
             continue
-        colour = ramp(np.asarray(0.35 + 0.65 * strength[i])).astype(int).tolist()
+        outline = ramp(np.asarray(0.35 + 0.65 * strength[i])).astype(int).tolist()
         wide = max(1, round(broadest * float(strength[i])))
         x0, y0, x1, y1 = max(0, x0), max(0, y0), min(canvas.width, x1) - 1, min(canvas.height, y1) - 1
         if x1 > x0 and y1 > y0:
-            brush.rectangle((x0, y0, x1, y1), outline=tuple(colour), width=wide)
+            brush.rectangle((x0, y0, x1, y1), outline=tuple(outline), width=wide)
     return canvas
 
 

@@ -36,10 +36,10 @@ def explanation_sheet(explanation: Explanation, picture: Image.Image, width: int
     whole = explanation.whole()
     if whole is not None:
         tiles.append((over_picture(picture, explanation, whole[1], width=third), CAPTIONS[whole[0]]))
+    arrays = explanation.arrays()
     for name in ("region_drop", "region_gates", "region_fit"):
-        array = explanation.array(name)
-        if array is not None and len(tiles) < 3:
-            tiles.append((over_picture(picture, explanation, array, width=third), CAPTIONS[name]))
+        if name in arrays and len(tiles) < 3:
+            tiles.append((over_picture(picture, explanation, arrays[name], width=third), CAPTIONS[name]))
     blocks.append(tile_rows(tiles, 3, inner, third))
     looks = explanation.looks()
     if looks is not None:
@@ -52,9 +52,8 @@ def explanation_sheet(explanation: Explanation, picture: Image.Image, width: int
             for word, values in zip(explanation.words, looks[1], strict=True)
         ]
         blocks.append(tile_rows(words, 6, inner, small, size=15, ink=INK))
-    slots = explanation.array("slot_to_region")
-    if slots is not None:
-        blocks += _slots(explanation, picture, slots, inner)
+    if "slot_to_region" in arrays:
+        blocks += _slots(explanation, picture, arrays["slot_to_region"], inner)
     return stacked(blocks, width)
 
 
@@ -90,8 +89,8 @@ def _slots(explanation: Explanation, picture: Image.Image, slots: np.ndarray, wi
             for k in range(count)
         ]
         blocks.append(tile_rows(tiles, count, width, wide))
-    for k, found in enumerate(explanation.nearest):
-        text = "; ".join(f"{sentence} ({cosine:.2f})" for sentence, cosine in found)
+    for k, sentences in enumerate(explanation.nearest):
+        text = "; ".join(f"{sentence} ({cosine:.2f})" for sentence, cosine in sentences)
         blocks.append(_paragraph(f"slot {k + 1} is nearest to: {text}", width))
     return blocks
 

@@ -3,8 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
 
+from diptych.common.pages import render
 from diptych.report.axes import Axis, number
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 WIDTH, HEIGHT = 440, 276
 LEFT, RIGHT, TOP, BOTTOM = 76, 22, 20, 46
@@ -77,33 +82,31 @@ def figure(
     keys: Sequence[Key] = (),
     numbers: Numbers | None = None,
     note: str = "",
-) -> str:
+) -> "Markup":
     """The whole figure; `name` is unique on the page."""
-    svg = (
-        f'<svg viewBox="0 0 {canvas.width} {canvas.height}" role="img" aria-labelledby="{name}-t {name}-d">'
-        f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>'
-        f"{''.join(canvas.parts)}</svg>"
-    )
-    legend = "".join(f"<li>{_swatch(key)}{escape(key.name)}</li>" for key in keys)
-    return (
-        f'<figure class="chart" id="{name}"><figcaption>{escape(title)}</figcaption>{svg}'
-        + (f'<ul class="legend">{legend}</ul>' if keys else "")
-        + (f'<p class="note">{escape(note)}</p>' if note else "")
-        + (f"<details><summary>The numbers</summary>{table(numbers, title)}</details>" if numbers else "")
-        + "</figure>"
-    )
+    values = {
+        "name": name,
+        "title": title,
+        "description": description,
+        "width": canvas.width,
+        "height": canvas.height,
+        "marks": "".join(canvas.parts),
+        "keys": [(key, _swatch(key)) for key in keys],
+        "note": note,
+        "columns": numbers.columns if numbers else (),
+        "rows": [[_cell(cell) for cell in row] for row in numbers.rows] if numbers else [],
+    }
+    return render("report/chart.html", values)
 
 
 def _swatch(key: Key) -> str:
     hollow = " hollow" if key.hollow else ""
     colour = f"c{key.colour % COLOURS}"
     if key.kind == "bar":
-        mark = f'<rect class="bar-mark {colour}{hollow}" x="5" y="2" width="12" height="10"/>'
-    elif key.kind == "line":
-        mark = f'<line class="stroke {colour}" x1="0" y1="7" x2="22" y2="7"{dashed(key.dash)}/>'
-    else:
-        mark = marker(key.kind, 11, 7, key.colour, hollow=key.hollow)
-    return f'<svg class="swatch" viewBox="0 0 22 14" aria-hidden="true">{mark}</svg>'
+        return f'<rect class="bar-mark {colour}{hollow}" x="5" y="2" width="12" height="10"/>'
+    if key.kind == "line":
+        return f'<line class="stroke {colour}" x1="0" y1="7" x2="22" y2="7"{dashed(key.dash)}/>'
+    return marker(key.kind, 11, 7, key.colour, hollow=key.hollow)
 
 
 def dashed(dash: int) -> str:
@@ -121,24 +124,6 @@ def marker(kind: str, x: float, y: float, colour: int, size: float = 4.0, hollow
         return f'<path {style} d="{path}">{title}</path>' if title else f'<path {style} d="{path}"/>'
     head = f'<circle {style} cx="{x:.1f}" cy="{y:.1f}" r="{size:g}"'
     return f"{head}>{title}</circle>" if title else f"{head}/>"
-
-
-def table(numbers: Numbers, caption: str, css: str = "") -> str:
-    """A table that can be scrolled sideways where it is wider than the page."""
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in numbers.columns)
-    rows = "".join(
-        "<tr>"
-        + "".join(
-            f'<th scope="row">{escape(_cell(cell))}</th>' if i == 0 else f"<td>{escape(_cell(cell))}</td>"
-            for i, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in numbers.rows
-    )
-    return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(caption)}"><table class="{css}">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
 
 
 def _cell(cell: str | float) -> str:

@@ -6,12 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
+from diptych.explain.draw import HELPS
 from diptych.report.axes import Axis, axis, number
 from diptych.report.chart import BOTTOM, RIGHT, TOP, Canvas, Key, Numbers, dashed, figure, marker
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ def line_chart(
     numbers: Numbers | None = None,
     note: str = "",
     x_low: float | None = None,
-) -> str:
+) -> "Markup":
     """Lines over a common axis of whole numbers; `mark` is an x that a dotted upright line and a word point out."""
     across = axis(x_label, [x for line in lines for x in line.x], whole=True, low=x_low)
     canvas = Canvas(across, y)
@@ -109,7 +114,7 @@ def bar_chart(
     level: tuple[float, str] | None = None,
     numbers: Numbers | None = None,
     note: str = "",
-) -> str:
+) -> "Markup":
     """Bars side by side. With `edges` (one more than categories) it is a histogram and the edges are labelled.
 
     `level` is a y that a dotted line and a word point out.
@@ -162,7 +167,9 @@ class Cloud:
     told: Sequence[str] = field(default=())
 
 
-def scatter_chart(name: str, title: str, clouds: Sequence[Cloud], x_label: str, y_label: str, note: str = "") -> str:
+def scatter_chart(
+    name: str, title: str, clouds: Sequence[Cloud], x_label: str, y_label: str, note: str = ""
+) -> "Markup":
     """Points without a scale: only who is near whom can be read."""
     whole = np.concatenate([cloud.places for cloud in clouds])
     low, high = whole.min(0), whole.max(0)
@@ -205,7 +212,7 @@ def map_chart(
     description: str,
     numbers: Numbers,
     note: str = "",
-) -> str:
+) -> "Markup":
     """Values (rows, columns) from 0 to 1 as strength of one colour, the first row on top; NaN stays empty.
 
     columns, rows: ticks, as (position counted from 0, label)
@@ -215,7 +222,7 @@ def map_chart(
     y = Axis(y_label, 0, height, ())
     canvas = Canvas(x, y)
     shown = np.zeros((height, width, 4), dtype=np.uint8)
-    shown[..., :3] = (232, 118, 10)
+    shown[..., :3] = HELPS
     shown[..., 3] = np.rint(255 * np.nan_to_num(values).clip(0, 1))
     left, top = canvas.at(0, height)
     right, bottom = canvas.at(width, 0)

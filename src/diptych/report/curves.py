@@ -1,6 +1,7 @@
 """How the training went: loss, learning rate and validation figures as curves."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,8 +9,11 @@ from diptych.evaluation.figures import RECALLS
 from diptych.report.axes import Axis, axis
 from diptych.report.chart import Numbers
 from diptych.report.charts import Line, line_chart
-from diptych.report.parts import Section, warnings
+from diptych.report.parts import Section, section
 from diptych.report.run_folder import Log, RunFolder
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 BINS = 200
 OWN = {
@@ -34,20 +38,19 @@ def curves_section(run: RunFolder) -> Section:
     if log.steps and not log.validations:
         notes.append("The run was not validated yet: there is no curve of recalls.")
     charts = [*_step_charts(log), *_validation_charts(log)]
-    body = f'<div class="charts">{"".join(charts)}</div>' if charts else ""
-    return Section("training", "Training", warnings(notes) + body)
+    return section("training", "Training", {"notes": notes, "charts": charts})
 
 
 def binned(steps: Sequence[int], values: Sequence[float], bins: int = BINS) -> list[tuple[int, float, float, float]]:
     """Stretches of equal length as (last step, mean, lowest, highest); every step where there are few."""
-    found = []
+    stretches = []
     for part in np.array_split(np.arange(len(steps)), min(bins, len(steps))):
         chosen = [values[i] for i in part]
-        found.append((steps[part[-1]], float(np.mean(chosen)), min(chosen), max(chosen)))
-    return found
+        stretches.append((steps[part[-1]], float(np.mean(chosen)), min(chosen), max(chosen)))
+    return stretches
 
 
-def _step_charts(log: Log) -> list[str]:
+def _step_charts(log: Log) -> "list[Markup]":
     if not log.steps:
         return []
     rows = binned(log.steps, log.losses)
@@ -84,7 +87,7 @@ def _changes(steps: Sequence[int], values: Sequence[float]) -> list[tuple[int, f
     return [(steps[i], values[i]) for i in kept]
 
 
-def _validation_charts(log: Log) -> list[str]:
+def _validation_charts(log: Log) -> "list[Markup]":
     told = [(epoch, figures) for epoch, figures in log.validations if "rsum" in figures]
     if not told:
         return []
@@ -115,7 +118,7 @@ def _validation_charts(log: Log) -> list[str]:
     return charts + _own_charts(told)
 
 
-def _own_charts(told: Sequence[tuple[int, dict[str, float]]]) -> list[str]:
+def _own_charts(told: Sequence[tuple[int, dict[str, float]]]) -> "list[Markup]":
     """The model's own figures over the epochs: CAMP's gates, DivE's circular variance."""
     charts = []
     for prefix, (title, label) in OWN.items():

@@ -1,7 +1,7 @@
 """What a model shows of itself: near misses, gates, pooling coefficients, and a map of its vectors."""
 
 from collections.abc import Sequence
-from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +12,11 @@ from diptych.report.coefficients import Coefficients
 from diptych.report.embedding import Embedding
 from diptych.report.gates import BINS, Gates
 from diptych.report.near_misses import Confusion
-from diptych.report.parts import Section, paragraph
+from diptych.report.parts import Section, section
 from diptych.report.subject import Subject
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 PERCENT = Axis("right answers, %", 0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0))
 
@@ -22,12 +25,6 @@ def near_miss_section(confusions: Sequence[Confusion], pairs: int) -> Section:
     """How often the right one of two wins, by attribute, and what is mistaken for what."""
     asked = sum(int(c.asked.sum()) for c in confusions)
     wrong = sum(int(c.wrong.sum()) for c in confusions)
-    body = paragraph(
-        f"{pairs:,} pairs of scenes that differ in one attribute, drawn with a seed that no training scene has. "
-        "Two questions a pair: which of two sentences fits a scene, and which of two scenes fits a sentence; a tie "
-        f"counts as wrong. Of {asked:,} questions {100 * (1 - wrong / asked):.1f} % were answered rightly; guessing "
-        "gives 50 %."
-    )
     by_sentence = [100 * c.by_sentence[0] / c.by_sentence[1] for c in confusions]
     by_picture = [100 * c.by_picture[0] / c.by_picture[1] for c in confusions]
     rows: list[list[str | float]] = [
@@ -44,42 +41,32 @@ def near_miss_section(confusions: Sequence[Confusion], pairs: int) -> Section:
         level=(50.0, "guessing"),
         numbers=Numbers(["attribute", "of two sentences, %", "of two pictures, %", "both, %", "questions"], rows),
     )
-    body += f'<div class="charts">{chart}</div><h3>What was taken for what</h3>' + paragraph(
-        "Rows: what is true. Columns: what it was set against. In a cell: wrong answers / questions; the stronger "
-        "the colour, the more often the wrong one won."
-    )
-    body += '<div class="charts matrices">' + "".join(_matrix(c) for c in confusions) + "</div>"
-    return Section("near-misses", "Confusion of near misses", body)
+    values = {
+        "pairs": pairs,
+        "asked": asked,
+        "right": 100 * (1 - wrong / asked),
+        "chart": chart,
+        "confusions": [_matrix(c) for c in confusions],
+    }
+    return section("near-misses", "Confusion of near misses", values)
 
 
-def _matrix(confusion: Confusion) -> str:
-    css = "confusion" if all(len(value) < 3 for value in confusion.values) else "confusion long"
-    head = "".join(f'<th scope="col">{escape(value)}</th>' for value in confusion.values)
-    rows = ""
-    for i, value in enumerate(confusion.values):
-        cells = ""
-        for asked, wrong in zip(confusion.asked[i].tolist(), confusion.wrong[i].tolist(), strict=True):
-            if asked:
-                cells += f'<td style="--w:{0.75 * wrong / asked:.2f}">{wrong}/{asked}</td>'
-            else:
-                cells += '<td class="none">·</td>'
-        rows += f'<tr><th scope="row">{escape(value)}</th>{cells}</tr>'
-    title = f"{confusion.attribute}: {confusion.right:.0f} % right"
-    return (
-        f'<figure class="matrix"><figcaption>{escape(title)}</figcaption>'
-        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(title)}"><table class="{css}">'
-        f'<thead><tr><th scope="col"><span class="hidden">true value</span></th>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></figure>"
-    )
+def _matrix(confusion: Confusion) -> dict[str, object]:
+    """A confusion for the template: rows of (asked, wrong), by their true value."""
+    rows = [
+        (value, list(zip(asked.tolist(), wrong.tolist(), strict=True)))
+        for value, asked, wrong in zip(confusion.values, confusion.asked, confusion.wrong, strict=True)
+    ]
+    return {
+        "title": f"{confusion.attribute}: {confusion.right:.0f} % right",
+        "values": confusion.values,
+        "long": any(len(value) > 2 for value in confusion.values),
+        "rows": rows,
+    }
 
 
 def gates_section(gates: Gates) -> Section:
     """Histograms of the gates of right and wrong pairs."""
-    body = paragraph(
-        "How much of its message each region and each word lets in, from 0 to 1; of a gate vector the mean over its "
-        f"dimensions. {gates.pairs:,} drawn sentences, each with its own picture (right) and with another (wrong). "
-        "CAMP's paper reports means of 0.971 on right pairs and 2.7e-9 on wrong ones, on Flickr30K."
-    )
     charts = []
     edges = np.linspace(0, 1, BINS + 1).tolist()
     for side, values in (("regions", gates.regions), ("words", gates.words)):
@@ -113,24 +100,20 @@ def gates_section(gates: Gates) -> Section:
                 numbers=numbers,
             )
         )
-    return Section("gates", "Gates of right and wrong pairs", body + f'<div class="charts">{"".join(charts)}</div>')
+    told = {"pairs": gates.pairs, "charts": charts}
+    return section("gates", "Gates of right and wrong pairs", told)
 
 
 def coefficients_section(sides: Sequence[Coefficients], per_dimension: bool, features: bool) -> Section:
     """GPO's coefficients as lines for typical sizes, and as a map for all."""
-    mean = "; the mean over dimensions" if per_dimension else ""
-    mean += "; the mean over the sets of each size, since theirs depend on what is in them" if features else ""
-    body = paragraph(
-        "Each dimension of a set is sorted, and its k-th largest value has the weight θ of rank k. All weight on the "
-        f"first rank would be max pooling, equal weights are mean pooling (dotted){mean}."
-    )
     charts = []
     for side in sides:
         charts += [_coefficient_lines(side), _coefficient_map(side)]
-    return Section("pooling", "GPO coefficients", body + f'<div class="charts pairs">{"".join(charts)}</div>')
+    values = {"per_dimension": per_dimension, "features": features, "charts": charts}
+    return section("pooling", "GPO coefficients", values)
 
 
-def _coefficient_lines(side: Coefficients) -> str:
+def _coefficient_lines(side: Coefficients) -> "Markup":
     item = "regions" if side.side == "pictures" else "tokens"
     lines = []
     for i, size in enumerate(side.typical()):
@@ -153,7 +136,7 @@ def _coefficient_lines(side: Coefficients) -> str:
     )  # fmt: skip
 
 
-def _coefficient_map(side: Coefficients) -> str:
+def _coefficient_map(side: Coefficients) -> "Markup":
     item = "regions" if side.side == "pictures" else "tokens"
     sizes = sorted(side.theta)
     values = np.full((len(sizes), sizes[-1]), np.nan)
@@ -191,11 +174,6 @@ def _coefficient_map(side: Coefficients) -> str:
 def embedding_section(embedding: Embedding, subject: Subject, seed: int) -> Section:
     """The map of pictures and sentences, coloured by slot where items are sets."""
     pictures = int((~embedding.texts).sum()) // embedding.count
-    drawn = "" if pictures == subject.whole else f", drawn with seed {seed},"
-    body = paragraph(
-        f"t-SNE of {pictures:,} pictures{drawn} and one sentence of each. A point is {embedding.what}. Near points are "
-        "alike; distances between far ones, and the axes, mean nothing."
-    )
     clouds = []
     for texts in (False, True):
         for slot in range(embedding.count):
@@ -217,7 +195,13 @@ def embedding_section(embedding: Embedding, subject: Subject, seed: int) -> Sect
     if embedding.count > COLOURS:
         note += f" There are more slots than colours: slot {COLOURS + 1} has slot 1's colour again, and so on."
     chart = scatter_chart("map", title, clouds, "t-SNE, no unit", "t-SNE, no unit", note)
-    return Section("embedding", "A map of the embeddings", body + chart)
+    values = {
+        "pictures": pictures,
+        "seed": seed if pictures < subject.whole else None,
+        "what": embedding.what,
+        "chart": chart,
+    }
+    return section("embedding", "A map of the embeddings", values)
 
 
 def _told(subject: Subject, position: int, texts: bool, slot: int, several: bool) -> str:

@@ -68,7 +68,7 @@ def value_of(statement: Statement, attribute: str) -> str:
 def confusions_of(matcher: Matcher, pairs: Sequence[NearMissPair], regions: RegionKind = "boxes") -> list[Confusion]:
     """Ask two questions of every pair: which sentence fits the scene, and which scene fits the sentence."""
     sentence, picture = near_miss_hits(matcher, pairs, regions)
-    found = []
+    confusions = []
     for attribute, values in VALUES.items():
         chosen = [i for i, pair in enumerate(pairs) if pair.attribute == attribute]
         if not chosen:
@@ -78,7 +78,7 @@ def confusions_of(matcher: Matcher, pairs: Sequence[NearMissPair], regions: Regi
             cell = tuple(values.index(value_of(c.statement, attribute)) for c in (pairs[i].sentence, pairs[i].wrong))
             asked[cell] += 2
             wrong[cell] += int(not sentence[i]) + int(not picture[i])
-        found.append(
+        confusions.append(
             Confusion(
                 attribute,
                 values,
@@ -88,4 +88,4 @@ def confusions_of(matcher: Matcher, pairs: Sequence[NearMissPair], regions: Regi
                 (int(picture[chosen].sum()), len(chosen)),
             )
         )
-    return found
+    return confusions

@@ -1,7 +1,7 @@
 """How good the run is: its figures under every protocol that it was evaluated with, beside the paper's row."""
 
 from collections.abc import Mapping
-from html import escape
+from dataclasses import dataclass
 
 from diptych.common.errors import DiptychError
 from diptych.evaluation.figures import RECALLS
@@ -9,7 +9,7 @@ from diptych.evaluation.protocols import PROTOCOLS
 from diptych.evaluation.published import PublishedRow, published
 from diptych.evaluation.result import Evaluation
 from diptych.report.axes import number
-from diptych.report.parts import Section, paragraph, warnings
+from diptych.report.parts import Section, section
 from diptych.report.run_folder import RunFolder
 from diptych.report.subject import Subject
 from diptych.training.data import ScenesConfig
@@ -21,29 +21,39 @@ HEADINGS = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class RecallLine:
+    """A line of the table: whose figures they are, where they were measured, and the figures by their keys."""
+
+    name: str
+    where: str
+    figures: Mapping[str, str]
+    ours: bool = False
+
+
 def recall_section(run: RunFolder, subject: Subject | None, measured: Evaluation | None) -> Section:
     """The run's figures under every protocol that it was evaluated with, beside the paper's row."""
     rows, notes, remarks = paper_rows(run.recipe)
     protocols = {row.protocol for row in rows}
-    lines = [_line(f"Paper: {row.label}", row.protocol or "", _printed(row), "") for row in rows]
+    lines = [RecallLine(f"Paper: {row.label}", row.protocol or "", _printed(row)) for row in rows]
     for evaluation in run.evaluations.values():
         if evaluation.protocol == "eccv":
             remarks.append(_eccv(evaluation))
             continue
         figures = {key: f"{evaluation[key]:.1f}" for key in HEADINGS}
         where = f"{evaluation.protocol}, {evaluation.split or 'all'}: {_size(evaluation)}"
-        lines.append(_line("This run", where, figures, "ours"))
+        lines.append(RecallLine("This run", where, figures, ours=True))
         remarks += evaluation.notes
         same = [row for row in rows if row.protocol == evaluation.protocol]
-        lines += [_line("This run − paper", row.protocol or "", _gaps(evaluation, row), "") for row in same]
+        lines += [RecallLine("This run − paper", row.protocol or "", _gaps(evaluation, row)) for row in same]
     if measured is not None and subject is not None and not _saved(run, subject, measured):
         part = f"drawn from {subject.whole:,}" if subject.sampled else "all"
         where = f"measured for this report on the {subject.split} split: {_size(measured)} ({part})"
-        lines.append(_line("This run", where, {key: f"{measured[key]:.1f}" for key in HEADINGS}, "ours"))
+        lines.append(RecallLine("This run", where, {key: f"{measured[key]:.1f}" for key in HEADINGS}, ours=True))
     if run.log.best is not None and all(key in run.log.best[1] for key in HEADINGS):
         epoch, figures_then = run.log.best
         told = {key: f"{figures_then[key]:.1f}" for key in HEADINGS}
-        lines.append(_line("This run, validation", f"epoch {epoch}, the best; while training", told, ""))
+        lines.append(RecallLine("This run, validation", f"epoch {epoch}, the best; while training", told))
     kept = {evaluation.protocol for evaluation in run.evaluations.values()}
     if not run.evaluations:
         named = "".join(f" --protocol {p}" for p in sorted(p for p in protocols if p)[:1])
@@ -56,18 +66,8 @@ def recall_section(run: RunFolder, subject: Subject | None, measured: Evaluation
             + (f" `diptych evaluate RUN --protocol {wanted[0]}` makes ones that can." if wanted else "")
         )
     notes += disagreements(run, subject, measured)
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in HEADINGS.values())
-    body = paragraph(
-        "R@K: the share of queries, in percent, with a right answer among the first K. RSUM: the six recalls summed."
-    )
-    if lines:
-        body += (
-            '<div class="wide" role="region" tabindex="0" aria-label="Recalls"><table class="recall"><thead>'
-            '<tr><td></td><th scope="colgroup" colspan="3">picture → sentence</th>'
-            '<th scope="colgroup" colspan="3">sentence → picture</th><td></td></tr>'
-            f"<tr><td></td>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-        )
-    return Section("recall", "Recall", warnings(notes) + body + "".join(paragraph(r, "note") for r in remarks))
+    values = {"notes": notes, "headings": HEADINGS, "lines": lines, "remarks": remarks}
+    return section("recall", "Recall", values)
 
 
 def paper_rows(recipe: Recipe) -> tuple[list[PublishedRow], list[str], list[str]]:
@@ -110,12 +110,6 @@ def _gaps(evaluation: Evaluation, row: PublishedRow) -> dict[str, str]:
     if "rsum" not in gaps and all(v is not None for v in six) and not row.doubtful:
         gaps["rsum"] = f"{evaluation['rsum'] - sum(v for v in six if v is not None):+.1f}"
     return gaps
-
-
-def _line(name: str, where: str, figures: Mapping[str, str], css: str) -> str:
-    cells = "".join(f"<td>{escape(figures.get(key, '–'))}</td>" for key in HEADINGS)
-    small = f"<small>{escape(where)}</small>" if where else ""
-    return f'<tr class="{css}"><th scope="row">{escape(name)}{small}</th>{cells}</tr>'
 
 
 def _size(evaluation: Evaluation) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,16 @@ import torch
 from diptych import __version__
 from diptych.common.errors import DiptychError, nearest
 from diptych.common.files import write_text
+from diptych.common.pages import render
 from diptych.data.collection import Collection
 from diptych.data.scenes import near_miss_set
 from diptych.evaluation.result import Evaluation
-from diptych.explain.html import page
 from diptych.matchers.base import Matcher
 from diptych.matchers.catalog import matcher_title
 from diptych.report.coefficients import coefficients_of
 from diptych.report.curves import curves_section
 from diptych.report.embedding import embed
-from diptych.report.found_sections import examples_section, failures_section
+from diptych.report.example_sections import examples_section, failures_section
 from diptych.report.gates import gates_of
 from diptych.report.model_sections import (
     coefficients_section,
@@ -29,11 +28,10 @@ from diptych.report.model_sections import (
     near_miss_section,
 )
 from diptych.report.near_misses import PAIRS, confusions_of, drawn_seed
-from diptych.report.parts import Pictures, Section, warnings
+from diptych.report.parts import Pictures, Section
 from diptych.report.recall import recall_section
 from diptych.report.run_folder import RunFolder, read_run
 from diptych.report.run_section import progress_of, run_section
-from diptych.report.style import STYLE
 from diptych.report.subject import Subject, look_at
 from diptych.training.data import ScenesConfig, load_splits
 
@@ -147,8 +145,8 @@ class _Maker:
             return None
 
     def _section(self, make: Callable[[], Section | None], what: str) -> list[Section]:
-        found = self._tried(what, make)
-        return [] if found is None else [found]
+        made = self._tried(what, make)
+        return [] if made is None else [made]
 
     def _load(self) -> Matcher:
         if self.run.model is None:
@@ -204,20 +202,21 @@ class _Maker:
 
     def _page(self, sections: list[Section]) -> Report:
         run = self.run
-        model = matcher_title(run.recipe.model.kind)
-        links = "".join(f'<li><a href="#{s.id}-h">{escape(s.title)}</a></li>' for s in sections)
-        state = "finished" if run.finished else "unfinished"
-        body = (
-            f'<main><header><span class="state">{state} run</span><h1>{escape(run.name)}</h1>'
-            f'<p class="note">A {escape(model)} matcher of pictures and sentences.{escape(self._looked())}</p>'
-            f'{self._tallies()}{warnings(self.notes)}<nav aria-label="Sections"><ul>{links}</ul></nav></header>'
-            f"{''.join(s.html() for s in sections)}"
-            f"<footer>Made by <code>diptych report</code>, Diptych {escape(__version__)}, seed {self.seed}. "
-            "This file holds all its pictures and asks nothing of any other place.</footer></main>"
-        )
+        values = {
+            "title": f"{run.name}: report",
+            "name": run.name,
+            "state": "finished" if run.finished else "unfinished",
+            "model": matcher_title(run.recipe.model.kind),
+            "looked": self._looked(),
+            "tallies": self._tallies(),
+            "notes": self.notes,
+            "sections": sections,
+            "version": __version__,
+            "seed": self.seed,
+        }
         subject = self.subject
         return Report(
-            html=page(f"{run.name}: report", body, STYLE),
+            html=str(render("report/report.html", values)),
             title=run.name,
             sections=tuple(s.id for s in sections),
             notes=tuple(self.notes),
@@ -234,12 +233,12 @@ class _Maker:
         count, split = len(subject.collection), f"the {subject.split} split" if subject.split else "the data"
         if subject.sampled:
             return (
-                f" Looked at on {count:,} pictures of {split}, drawn from its {subject.whole:,} with seed {self.seed}."
+                f"Looked at on {count:,} pictures of {split}, drawn from its {subject.whole:,} with seed {self.seed}."
             )
-        return f" Looked at on all {count:,} pictures of {split}."
+        return f"Looked at on all {count:,} pictures of {split}."
 
-    def _tallies(self) -> str:
-        """The few numbers that people look for first."""
+    def _tallies(self) -> list[tuple[str, str, str]]:
+        """The few numbers that people look for first, each with its name and where it is from."""
         told: list[tuple[str, str, str]] = []
         if self.measured is not None and self.subject is not None:
             where = f"{self.subject.split or 'the data'}, {len(self.subject.collection):,} pictures"
@@ -255,11 +254,7 @@ class _Maker:
             told.append(("Steps", f"{self.run.position.total:,}", f"{self.run.position.epoch} epochs"))
         if self.matcher is not None:
             told.append(("Parameters", _short(sum(p.numel() for p in self.matcher.parameters())), ""))
-        items = "".join(
-            f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(small)}</small></dd></div>"
-            for name, value, small in told
-        )
-        return f'<dl class="tallies">{items}</dl>' if told else ""
+        return told
 
 
 def _short(count: int) -> str:

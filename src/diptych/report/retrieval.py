@@ -20,7 +20,7 @@ _SCENE = re.compile(r"scene-(\d+)-(\d+)")
 
 
 @dataclass(frozen=True)
-class Answer:
+class RankedAnswer:
     """A picture or sentence that was found.
 
     right: it belongs to the query; also: it does not, but of drawn scenes it is known that the sentence is true
@@ -33,7 +33,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Query:
+class AnsweredQuery:
     """A sentence (`t2i`) or picture (`i2t`) with its first answers.
 
     rank: where its best right answer came, from 1; the mean of best and worst where scores tie
@@ -43,8 +43,8 @@ class Query:
     direction: Direction
     position: int
     rank: float
-    answers: tuple[Answer, ...]
-    truth: Answer
+    answers: tuple[RankedAnswer, ...]
+    truth: RankedAnswer
 
 
 def ranks_of(evaluation: Evaluation, direction: Direction) -> dict[int, float]:
@@ -65,13 +65,13 @@ def drawn_queries(evaluation: Evaluation, direction: Direction, count: int, seed
 
 def worst_queries(evaluation: Evaluation, direction: Direction, count: int) -> list[int]:
     """Positions of the queries whose right answer came last, worst first; none whose right answer came first."""
-    found = [(-rank, position) for position, rank in ranks_of(evaluation, direction).items() if rank > 1]
-    return [position for _, position in sorted(found)[:count]]
+    late = [(-rank, position) for position, rank in ranks_of(evaluation, direction).items() if rank > 1]
+    return [position for _, position in sorted(late)[:count]]
 
 
 def find_answers(
     subject: Subject, evaluation: Evaluation, direction: Direction, positions: list[int], count: int = 5
-) -> list[Query]:
+) -> list[AnsweredQuery]:
     """The first answers of the queries at those positions."""
     if not positions:
         return []
@@ -86,21 +86,23 @@ def find_answers(
     chosen = torch.tensor(positions)
     if direction == "t2i":
         asking = subject.texts[chosen]
-        scores, found = top_k(matcher, subject.images, asking, count, "texts")
+        scores, places = top_k(matcher, subject.images, asking, count, "texts")
         own = score_candidates(matcher, asking, subject.images, candidates, "texts")
     else:
         asking = subject.images[chosen]
-        scores, found = top_k(matcher, asking, subject.texts, count, "images")
+        scores, places = top_k(matcher, asking, subject.texts, count, "images")
         own = score_candidates(matcher, asking, subject.texts, candidates, "images")
     best = own.argmax(1)
     queries = []
     for row, position in enumerate(positions):
         answers = tuple(
-            Answer(int(p), float(s), int(p) in rights[row], _also(subject, direction, position, int(p), rights[row]))
-            for p, s in zip(found[row], scores[row], strict=True)
+            RankedAnswer(
+                int(p), float(s), int(p) in rights[row], _also(subject, direction, position, int(p), rights[row])
+            )
+            for p, s in zip(places[row], scores[row], strict=True)
         )
-        truth = Answer(int(candidates[row, best[row]]), float(own[row, best[row]]), True)
-        queries.append(Query(direction, position, ranks[position], answers, truth))
+        truth = RankedAnswer(int(candidates[row, best[row]]), float(own[row, best[row]]), True)
+        queries.append(AnsweredQuery(direction, position, ranks[position], answers, truth))
     return queries
 
 
@@ -120,10 +122,10 @@ def _also(subject: Subject, direction: Direction, query: int, answer: int, right
 
 def _scene(item: Item) -> Captioned | None:
     """The scene that an item shows, where its id and its sentences say that it is one."""
-    found = _SCENE.fullmatch(item.id.removesuffix(".png"))
-    if found is None:
+    named = _SCENE.fullmatch(item.id.removesuffix(".png"))
+    if named is None:
         return None
-    scene = _captioned(int(found[1]), int(found[2]))
+    scene = _captioned(int(named[1]), int(named[2]))
     told = {caption.text for caption in scene.captions}
     return scene if all(sentence.text in told for sentence in item.sentences) else None
 

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from html import escape
 
 from diptych.common.config import to_tree
 from diptych.matchers.base import Matcher
 from diptych.matchers.catalog import matcher_title
-from diptych.report.parts import Section, facts
+from diptych.report.parts import Section, section
 from diptych.report.run_folder import RunFolder
 from diptych.training.data import ScenesConfig
 from diptych.training.recipe import Recipe
@@ -39,8 +38,7 @@ def run_section(run: RunFolder, matcher: Matcher | None) -> Section:
     if matcher is not None:
         told += parameters(matcher)
     tree = json.dumps(to_tree(recipe), indent=2, ensure_ascii=False)
-    whole = f"<details><summary>The whole recipe, resolved</summary><pre>{escape(tree)}</pre></details>"
-    return Section("run", "What the run is", facts(told) + whole)
+    return section("run", "What the run is", {"facts": told, "recipe": tree})
 
 
 def parameters(matcher: Matcher) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -24,7 +23,8 @@ from diptych.web.routers import change, search, see, server, vectors
 from diptych.web.service.service import Service
 from diptych.web.settings import ServerSettings
 
-STATIC = Path(__file__).parent / "static"
+# Styles and scripts of the page, and those that it shares with pages in files.
+STATIC: list[str | tuple[str, str]] = [(f"diptych.{room}", "static") for room in ("web", "explain", "common")]
 _PLAIN = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 
@@ -51,7 +51,7 @@ def create_app(settings: ServerSettings, index: Index) -> FastAPI:
     for tag in (search, see, vectors, change, server):
         app.include_router(tag.router)
     app.include_router(page_router(service))
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", StaticFiles(packages=STATIC), name="static")
     # The last that is added stands first.
     app.add_middleware(LimitBody, settings=settings)
     app.add_middleware(Guard, settings=settings)

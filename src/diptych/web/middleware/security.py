@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from diptych.common.pages import render
 from diptych.web.responses import problem, unauthorised
 from diptych.web.settings import ServerSettings, is_loopback
 
@@ -32,7 +33,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-_PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>Diptych</title><p>{}</p></html>"
 
 
 class Guard:
@@ -76,7 +76,7 @@ class Guard:
         if authorised or not (change or (not self.settings.loopback and path not in OPEN)):
             return None
         if path == "/" and "text/html" in headers.get("accept", ""):
-            return HTMLResponse(_PAGE.format("Open the address, with its token, that the server printed."), 401)
+            return HTMLResponse(render("web/refused.html", {"title": "Diptych"}), 401)
         return unauthorised()
 
     def _known_host(self, host: str) -> bool:

@@ -10,11 +10,13 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 
 from diptych.common.errors import DiptychError
+from diptych.common.pages import page_environment
+from diptych.explain.why import view_of
 from diptych.search.asking.results import MATCHES
 from diptych.web.errors import Busy, NotFound, TooLarge
 from diptych.web.page.state import OPERATORS, PageState, read_state
@@ -29,7 +31,6 @@ from diptych.web.page.view import (
     title_of,
     weights_of,
 )
-from diptych.web.page.why import view_of
 from diptych.web.schemas import MOST_TOP, SearchRequest
 from diptych.web.service.pictures import read_upload
 from diptych.web.service.uploads import is_upload
@@ -204,7 +205,7 @@ def _rendered(
         status = 404 if isinstance(problem, NotFound) else 413 if isinstance(problem, TooLarge) else 422
     text = (
         _environment()
-        .get_template(template)
+        .get_template(f"web/{template}")
         .render(
             state=state,
             overview=overview,
@@ -221,13 +222,7 @@ def _rendered(
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("diptych.web"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    environment = page_environment()
     environment.globals.update(operators=OPERATORS, weights=weights_of, matches_from=MATCHES, thumb=THUMB, large=LARGE)
     return environment
 

@@ -3,13 +3,13 @@
 from copy import copy, deepcopy
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Item, Open
 from diptych.encoders.preprocess import read_picture
 from diptych.explain.explain import explain
+from diptych.explain.why import told_of
 from diptych.explain.words import sentence_words
 from diptych.matchers.base import Matcher
 from diptych.search.index import Index
@@ -38,12 +38,7 @@ class Explainer:
                 picture = read_picture(Item("", (), open=picture), matcher.extractor().size)[0]
             except DiptychError:
                 raise NotFound("the picture of this entry cannot be read any more") from None
-        explanation = explain(matcher, picture, sentence)
-        told = explanation.to_json()
-        for name in ("looks", "answers", "whole", "strength"):
-            shown = getattr(explanation, name)()
-            told[name] = None if shown is None else {"name": shown[0], "values": plain(shown[1])}
-        return told
+        return told_of(explain(matcher, picture, sentence))
 
     def matcher(self, model: str) -> Matcher:
         """A model for this thread: it shares all weights, but not the tokenizer, which others may be using."""
@@ -61,8 +56,3 @@ class Explainer:
         if model != "fast":
             raise DiptychError(f"model: {model!r} is not known; expected 'fast' or 'reranker'")
         return self.index.embedder.matcher
-
-
-def plain(array: np.ndarray) -> list[Any]:
-    """Nested lists with as many digits as float32 has."""
-    return np.round(array.astype(np.float64), 7).tolist()

@@ -9,12 +9,13 @@ from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.pictures import heic_is_read
+from diptych.explain.why import plain
 from diptych.search.index import Index
 from diptych.search.stores.store import Kind, Value
 from diptych.web.schemas import PictureTerm, RerankRequest, SearchAnswer, SearchRequest, TextTerm
 from diptych.web.service.changes import Changes
 from diptych.web.service.entries import Entries
-from diptych.web.service.explaining import Explainer, plain
+from diptych.web.service.explaining import Explainer
 from diptych.web.service.finding import Finder, Job, check_terms, job_of, terms_of_line
 from diptych.web.service.folders import Folders, indexed_folders
 from diptych.web.service.holdings import Holdings

@@ -1,6 +1,6 @@
 // Makes the page livelier. It asks for the same pages that plain links and forms lead to, and puts their parts in place;
-// only the explanation (explain.js) draws anything itself.
-import { wire } from './explain.js';
+// only the why-map (why.js) draws anything itself.
+import { wire } from './why.js';
 
 const one = (selector, from = document) => from.querySelector(selector);
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
@@ -167,7 +167,7 @@ async function why(url, { push = true, from = null } = {}) {
     if (!dialog.open) return;
     if (!next) throw new Error('The server has no explanation.');
     one('#why-place').replaceChildren(next);
-    wire(next);
+    explain(next);
     (document.getElementById(focused || '') || one('#why-title', next)).focus();
   } catch (error) {
     if (error.name === 'AbortError' || !dialog.open) return;
@@ -176,6 +176,11 @@ async function why(url, { push = true, from = null } = {}) {
     note.setAttribute('role', 'alert');
     note.textContent = error instanceof TypeError ? 'The server does not answer.' : error.message;
   }
+}
+
+function explain(article) {
+  one('.figures', article)?.removeAttribute('open');  // they are open for those without script
+  if (article.dataset.explanation) wire(article, JSON.parse(article.dataset.explanation));
 }
 
 function shut() {
@@ -291,4 +296,4 @@ if (results()) {
   history.replaceState({}, '', shown);
   roam();
 }
-if (one('main > #why')) wire(one('main > #why'));
+if (one('main > #why')) explain(one('main > #why'));

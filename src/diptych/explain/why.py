@@ -1,14 +1,20 @@
-"""The explanation as the page shows it: regions to point at, words, and a table of numbers."""
+"""An explanation as pages show it: plain data for the script; regions, words and a table for the templates."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from diptych.explain.explanation import Explanation
 from diptych.explain.sheet import CAPTIONS
 
 # Arrays of the words that the table shows.
 _COLUMNS = ("word_gates", "word_fit", "word_weights", "word_share", "word_drop")
+# Arrays that say where the words look: people choose between those that there are.
+_MODES = ("word_to_region", "region_to_word", "together")
+# Arrays that the script tells of in words.
+_TOLD = ("word_gates", "region_gates", "word_drop", "region_drop")
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,13 @@ class WordTable:
 
 
 @dataclass(frozen=True)
-class View:
-    """An explanation for the template; data: what the script draws from, as JSON."""
+class WhyView:
+    """An explanation for the templates.
+
+    rest: what is shown where nothing is pointed at; modes: names and captions of the arrays that say where words look
+    looks: the name of the one that is shown at first; slots: iterations and slots, both 0 where there are none
+    data: what the script draws from, as far as every page has a use for it
+    """
 
     model: str
     score: float
@@ -62,17 +73,34 @@ class View:
     height: int
     rest: str
     table: WordTable | None
-    data: str
+    modes: tuple[tuple[str, str], ...]
+    looks: str | None
+    slots: tuple[int, int]
+    data: dict[str, Any]
 
 
-def view_of(told: Mapping[str, Any]) -> View:
-    """An explanation as the API tells it, for the template."""
+def told_of(explanation: Explanation) -> dict[str, Any]:
+    """All arrays, and which of them to show for what, as plain data."""
+    told = explanation.to_json()
+    for name in ("looks", "answers", "whole", "strength"):
+        shown = getattr(explanation, name)()
+        told[name] = None if shown is None else {"name": shown[0], "values": plain(shown[1])}
+    return told
+
+
+def plain(array: np.ndarray) -> list[Any]:
+    """Nested lists with as many digits as float32 has."""
+    return np.round(array.astype(np.float64), 7).tolist()
+
+
+def view_of(told: Mapping[str, Any]) -> WhyView:
+    """What `told_of` tells, for the templates."""
     arrays = told["arrays"]
     drawn = {name: told[name] for name in ("words", "grid", "looks", "answers", "whole", "strength")}
-    drops = {name: arrays[name]["values"] for name in ("word_drop", "region_drop") if name in arrays}
     captions = [CAPTIONS.get(told[name]["name"], "") for name in ("whole", "strength") if told[name]]
     width, height = told["size"] or (1, 1)
-    return View(
+    slots = arrays["slot_to_region"]["shape"] if "slot_to_region" in arrays else (0, 0)
+    return WhyView(
         model=told["title"],
         score=told["score"],
         words=tuple(told["words"]),
@@ -83,7 +111,10 @@ def view_of(told: Mapping[str, Any]) -> View:
         height=height,
         rest=_sentence("; ".join(caption for caption in captions if caption)),
         table=_table(told["words"], arrays),
-        data=json.dumps(drawn | drops, ensure_ascii=False, separators=(",", ":")),
+        modes=tuple((name, CAPTIONS[name]) for name in _MODES if name in arrays),
+        looks=told["looks"]["name"] if told["looks"] else None,
+        slots=(slots[0], slots[1]),
+        data=drawn | {"arrays": {name: arrays[name] for name in _TOLD if name in arrays}},
     )
 
 

@@ -1,28 +1,31 @@
-// Where words look, and which words a region has to do with: `paint` draws a map, `shade` colours the words.
-const ramp = [[40, 22, 92], [122, 28, 116], [196, 50, 92], [240, 104, 46], [252, 176, 36], [252, 244, 150]];
-
-function colour(value) {
-  const place = Math.min(1, Math.max(0, value)) * 5, low = Math.min(4, Math.floor(place)), part = place - low;
-  return ramp[low].map((c, k) => Math.round(c * (1 - part) + ramp[low + 1][k] * part));
-}
+// The why-map: where words look, and which words a region has to do with. `paint` draws a map over the picture, `shade`
+// colours the words, `rest` shows the pair as a whole. Its colours are those of colours.css.
+const style = getComputedStyle(document.documentElement);
+const written = name => style.getPropertyValue(name).split(',').map(Number);
+const turned = rows => rows[0].map((_, j) => rows.map(row => row[j]));
+const largest = row => row.indexOf(Math.max(...row));
 
 function scaled(map, most) {
   const top = most || Math.max(0, ...map);
   return map.map(x => top > 0 ? Math.min(1, Math.max(0, x) / top) : 0);
 }
 
-export function wire(article) {
-  if (!article.dataset.explanation) return;
-  const data = JSON.parse(article.dataset.explanation);
+// `data` is what `told_of` in why.py tells of an explanation, or those of its arrays that the page has a use for.
+export function wire(article, data) {
   const all = selector => [...article.querySelectorAll(selector)];
-  const words = all('.words button');
+  const words = all('.words button'), slots = all('[data-slot]');
   const regions = all('[data-region]').sort((a, b) => a.dataset.region - b.dataset.region);
   const canvas = article.querySelector('canvas'), note = article.querySelector('#why-now');
   const cells = data.grid ? data.grid[0] * data.grid[1] : 0;
-  // A word that looks nowhere in particular stays dark beside one that does, where values can be compared at all.
-  const most = data.looks && data.looks.name === 'together' ? Math.max(0, ...data.looks.values.flat()) : 0;
+  const ramp = [0, 1, 2, 3, 4, 5].map(i => written(`--ramp-${i}`)), night = written('--night');
+  const values = name => data.arrays[name]?.values;
+  let { looks, answers } = data;  // a row of regions for each word, a row of words for each region
   let pinned = null;
-  article.querySelector('.figures')?.removeAttribute('open');  // they are open for those without script
+
+  function colour(value) {
+    const place = Math.min(1, Math.max(0, value)) * 5, low = Math.min(4, Math.floor(place)), part = place - low;
+    return ramp[low].map((c, k) => Math.round(c * (1 - part) + ramp[low + 1][k] * part));
+  }
 
   function paint(map, top) {
     const strength = scaled(map, top);
@@ -31,7 +34,7 @@ export function wire(article) {
       [small.height, small.width] = data.grid;
       const image = small.getContext('2d').createImageData(small.width, small.height);
       for (let i = 0; i < cells; i++) {
-        const [r, g, b] = strength[i] > 0.02 ? colour(strength[i]) : [16, 18, 34];
+        const [r, g, b] = strength[i] > 0.02 ? colour(strength[i]) : night;
         image.data.set([r, g, b, 255 * (0.5 + 0.1 * strength[i])], 4 * i);
       }
       small.getContext('2d').putImageData(image, 0, 0);
@@ -43,7 +46,7 @@ export function wire(article) {
     regions.forEach((region, i) => {
       const s = strength[i] || 0, c = colour(0.35 + 0.65 * s), strong = s > 0.04;
       region.dataset.strength = s.toFixed(3);
-      if (region.tagName !== 'rect') region.style.background = `rgba(var(--warm), ${0.8 * s})`;
+      if (region.tagName !== 'rect') region.style.background = `rgba(var(--warm), calc(var(--shade) * ${s.toFixed(3)}))`;
       else if (i >= cells) {
         region.style.stroke = strong ? `rgb(${c})` : 'rgba(255, 255, 255, .35)';
         region.style.strokeWidth = strong ? 1.5 + 4 * s : 1;
@@ -52,41 +55,44 @@ export function wire(article) {
     });
   }
 
-  function shade(row, top) {
-    const largest = top || Math.max(1e-30, ...row.map(Math.abs));
+  function shade(row, most) {
+    const top = most || Math.max(1e-30, ...row.map(Math.abs));
     words.forEach((word, i) => {
-      const part = Math.min(1, Math.abs(row[i]) / largest);
+      const part = Math.min(1, Math.abs(row[i]) / top);
       word.dataset.strength = (row[i] < 0 ? -part : part).toFixed(3);
       word.style.background = `rgba(var(--${row[i] < 0 ? 'cold' : 'warm'}), calc(var(--shade) * ${part.toFixed(3)}))`;
     });
   }
 
   function rest() {
-    [...words, ...regions].forEach(element => element.classList.remove('on'));
-    if (data.strength) shade(data.strength.values, data.strength.name === 'word_gates' ? 1 : 0);
-    if (data.whole) paint(data.whole.values);
+    [...words, ...regions, ...slots].forEach(element => element.classList.remove('on'));
+    // A gate means something in itself: 0 is shut, 1 is open.
+    shade(data.strength?.values || words.map(() => 0), data.strength?.name === 'word_gates' ? 1 : 0);
+    paint(data.whole?.values || regions.map(() => 0));
     note.textContent = note.dataset.rest;
   }
 
-  function drop(name, i) {
-    if (!data[name]) return '';
-    const by = data[name][i], size = Math.abs(by).toFixed(3);
-    return Number(size) === 0 ? ' The score is the same without it.'
-      : ` Without it the score ${by > 0 ? 'falls' : 'rises'} by ${size}.`;
+  function more(kind, i) {
+    const gates = values(`${kind}_gates`), drops = values(`${kind}_drop`);
+    const gate = gates ? ` Its gate is ${gates[i].toFixed(2)}.` : '';
+    if (!drops) return gate;
+    const size = Math.abs(drops[i]).toFixed(3);
+    return gate + (Number(size) === 0 ? ' The score is the same without it.'
+      : ` Without it the score ${drops[i] > 0 ? 'falls' : 'rises'} by ${size}.`);
   }
-  const largest = row => row.indexOf(Math.max(...row));
   const named = i => regions[i]?.getAttribute('aria-label') || `region ${i + 1}`;
 
   function showWord(i) {
     rest();
     words[i].classList.add('on');
     let said = `“${data.words[i]}”`;
-    if (data.looks) {
-      const row = data.looks.values[i];
-      paint(row, most);
+    if (looks) {
+      const row = looks.values[i];
+      // A word that looks nowhere in particular stays dark beside one that does, where values can be compared at all.
+      paint(row, looks.name === 'together' ? Math.max(0, ...looks.values.flat()) : 0);
       said += Math.max(...row) > 0 ? ` looks most at ${named(largest(row))}.` : ' looks nowhere in particular.';
     }
-    note.textContent = said + drop('word_drop', i);
+    note.textContent = said + more('word', i);
   }
 
   function showRegion(i) {
@@ -94,12 +100,28 @@ export function wire(article) {
     regions[i].classList.add('on');
     paint(regions.map((_, j) => j === i ? 1 : 0));
     let said = named(i)[0].toUpperCase() + named(i).slice(1);
-    if (data.answers) {
-      const row = data.answers.values[i];
+    if (answers) {
+      const row = answers.values[i];
       shade(row);
       said += Math.max(...row) > 0 ? ` has most to do with “${data.words[largest(row)]}”.` : ' has to do with no word.';
     }
-    note.textContent = said + drop('region_drop', i);
+    note.textContent = said + more('region', i);
+  }
+
+  function showSlot(i) {
+    const [iteration, slot] = slots[i].dataset.slot.split(',').map(Number);
+    rest();
+    slots[i].classList.add('on');
+    paint(values('slot_to_region')[iteration][slot]);
+    note.textContent = `What slot ${slot + 1} holds after iteration ${iteration + 1}.`;
+  }
+
+  function choose(name) {
+    const rows = values(name);
+    const seen = name === 'region_to_word' ? turned(rows) : rows.map(row => row.map(x => Math.max(0, x)));
+    looks = { name, values: seen };
+    answers = { name, values: (name !== 'together' && values('region_to_word')) || turned(seen) };
+    rest();
   }
 
   function react(elements, show) {
@@ -113,6 +135,9 @@ export function wire(article) {
   }
   react(words, showWord);
   react(regions, showRegion);
+  react(slots, showSlot);
+  all('input[name=mode]').forEach(mode => mode.addEventListener('change', () => choose(mode.value)));
+  article.addEventListener('keydown', event => { if (event.key === 'Escape') { pinned = null; rest(); } });
 
   // Of the regions one is reached with Tab; arrows go to the nearest in their direction.
   const centre = region => {
