@@ -12,6 +12,7 @@ from safetensors import safe_open
 from diptych.encoders.extract import load_extractor
 from diptych.encoders.sources import shipped_folder
 from diptych.matchers.base import Matcher
+from diptych.search.models.model_names import SHIPPED
 from diptych.training.recipe import read_recipe
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "default.toml"
@@ -34,6 +35,10 @@ def photographs() -> list[Image.Image]:
 @pytest.fixture(scope="module")
 def matcher() -> Matcher:
     return Matcher.from_pretrained("default")
+
+
+def test_no_other_ships(folder: Path) -> None:
+    assert sorted(path.name for path in folder.parent.iterdir() if path.is_dir()) == list(SHIPPED) == ["default"]
 
 
 def test_it_is_small(folder: Path) -> None:
