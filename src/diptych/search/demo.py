@@ -10,7 +10,6 @@ from typing import Any
 
 from diptych.common.errors import DiptychError
 from diptych.common.user_folders import cache_folder
-from diptych.encoders.sources import shipped_folder
 from diptych.search.asking.results import RankedResults
 from diptych.search.demo_pictures import Fetch, Package, credits_of, demo_folder, have_pictures, metadata_of
 from diptych.search.filling.sync import SyncReport
@@ -19,7 +18,6 @@ from diptych.search.models.embedder import load_embedder
 from diptych.search.models.index_model import DEFAULT_MODEL
 
 TOP = 5
-RERANKER = "default-reranker"
 # The first fit some of the demo's photographs, and are of the kind that the shipped model can tell; the last fit none.
 FITTING = (
     "red buses drive through a city",
@@ -128,11 +126,6 @@ def run_demo(
     return Demo(index, folder, count, thanks, asked, answers, report, time.perf_counter() - begun)
 
 
-def reranker_of(model: str) -> str | None:
-    """The re-ranking model that belongs to the one that ships, where an installation carries both."""
-    return RERANKER if model == DEFAULT_MODEL and shipped_folder(RERANKER) is not None else None
-
-
 def _index_of(folder: Path, model: str, device: str | None) -> Index:
     """The index of a folder's pictures by a model, kept between runs; one that no longer fits is made anew."""
     embedder = load_embedder(model, device)
@@ -141,7 +134,7 @@ def _index_of(folder: Path, model: str, device: str | None) -> Index:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            return Index.create(path, embedder, keep_locals=reranker_of(model))
+            return Index.create(path, embedder)
         except DiptychError:
             if not path.exists():
                 raise
@@ -150,4 +143,4 @@ def _index_of(folder: Path, model: str, device: str | None) -> Index:
             file.unlink()
     except OSError as error:
         raise DiptychError(f"{path}: the demo's index cannot be written: {error.strerror or error}") from None
-    return Index.create(path, embedder, keep_locals=reranker_of(model))
+    return Index.create(path, embedder)
