@@ -19,6 +19,7 @@ from diptych.training.losses.catalog import LossConfig
 from diptych.training.optimisation import OptimiserConfig, ScheduleConfig
 from diptych.training.recipe import Recipe, TrainingConfig
 from diptych.training.terms.catalog import TERMS
+from tests.test_architecture import ROOMS
 
 ROOT = Path(__file__).parent.parent
 # Said by the page in other ways: the tables' own names, and what the command line fills in.
@@ -86,3 +87,30 @@ def test_every_matcher_is_described_with_its_options() -> None:
         _, _, section = text.partition(f'### `kind = "{kind}"`')
         options = {f.name for f in fields(config)} - {"kind", "image", "text"}
         assert options <= code(section.partition("\n### ")[0]), kind
+
+
+def walks() -> dict[str, list[str]]:
+    """The files of each walk through the rooms, in order, by the walk's heading."""
+    _, _, part = page("architecture.md").partition("\n## Four walks\n")
+    sections = re.split(r"^### ", part.partition("\n## ")[0], flags=re.MULTILINE)[1:]
+    return {
+        section.partition("\n")[0]: re.findall(r"^\| `([\w/]+\.py)` \|", section, re.MULTILINE) for section in sections
+    }
+
+
+@pytest.mark.parametrize("walk", ["A training step", "An evaluation", "Indexing and asking", "An explanation"])
+def test_a_walk_through_the_rooms_never_turns_back(walk: str) -> None:
+    rooms = [path.partition("/")[0] for path in walks()[walk]]
+    assert len(rooms) > 10
+    heights = [len(ROOMS) - ROOMS.index(room) for room in rooms]
+    assert heights == sorted(heights)
+    assert {"data", "encoders", "matchers"} < set(rooms)
+
+
+@pytest.mark.parametrize("name", ["architecture.md", "../CONTRIBUTING.md"])
+def test_every_file_that_is_named_exists(name: str) -> None:
+    rooms = "|".join(ROOMS)
+    named = set(re.findall(rf"`(?:src/diptych/)?((?:{rooms})/[\w/]*(?:\.py)?)`", page(name)))
+    assert len(named) > 5
+    theirs = {path for path in named if path.rpartition("/")[2] == "mine.py"}  # what a reader is to write
+    assert {path for path in named - theirs if not (ROOT / "src" / "diptych" / path).exists()} == set()
