@@ -34,12 +34,12 @@ def encode_collection(matcher: Matcher, collection: Collection, batch_size: int 
 def _pictures(matcher: Matcher, collection: Collection, items: Sequence[Item]) -> Pictures:
     """Local features where the matcher takes them and the collection has them, else the decoded pictures."""
     if collection.features is not None and matcher.takes_features:
-        found = []
+        rows = []
         for item in items:
             if item.row is None:
                 raise DiptychError(f"{collection.name}: picture {item.id} has no features")
-            found.append(collection.features[item.row])
-        return found
+            rows.append(collection.features[item.row])
+        return rows
     pictures = []
     for item in items:
         if item.open is None:

@@ -10,7 +10,7 @@ from diptych.common.errors import DiptychError, nearest
 from diptych.data.tokens import Tokenizer, WordTokenizer, load_pieces, load_tokenizer
 from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.sources import MATCHER_FORMAT, shipped_folder, text_source
-from diptych.encoders.texts import TextConfig, TransformerConfig
+from diptych.encoders.texts import GRUConfig, TextConfig, TransformerConfig
 from diptych.encoders.towers import TowerConfig, is_hugging_face, token_limit
 from diptych.matchers.base import Matcher
 from diptych.matchers.camp import CAMP, CAMPConfig
@@ -44,6 +44,11 @@ def parse_matcher_config(tree: Tree, where: str) -> MatcherConfig:
         raise DiptychError(f"{where}: kind: {kind!r} is no matcher; {nearest(str(kind), list(MATCHERS))}")
     config: MatcherConfig = parse(MATCHERS[kind][0], tree, where)
     return config
+
+
+def needs_vocabulary(config: TextConfig) -> bool:
+    """Whether a text encoder reads words, which are counted in the captions; others bring their own pieces."""
+    return isinstance(config, GRUConfig)
 
 
 def build_tokenizer(config: TextConfig, vocabulary: Vocabulary | None) -> Tokenizer:

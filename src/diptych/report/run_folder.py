@@ -14,7 +14,7 @@ from diptych.training.recipe import Recipe, load_run_recipe
 
 
 @dataclass(frozen=True)
-class Log:
+class RunLog:
     """What metrics.jsonl holds.
 
     steps, losses, rates: one an optimiser step; validations: (epoch from 1, figures) of each evaluation
@@ -46,7 +46,7 @@ class RunFolder:
 
     path: Path
     recipe: Recipe
-    log: Log
+    log: RunLog
     position: Position | None
     model: Path | None
     evaluations: dict[str, Evaluation]
@@ -114,9 +114,9 @@ def _without(path: Path, error: Exception) -> str:
     return str(error).replace(f"{path}/", "").rstrip(".")
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RunLog:
     """Read metrics.jsonl; an empty log where there is none, and lines that a kill cut off are only counted."""
-    log = Log()
+    log = RunLog()
     unreadable = 0
     if not path.is_file():
         return log
@@ -136,4 +136,4 @@ def read_log(path: Path) -> Log:
                 log.steps.append(step)
                 log.losses.append(loss)
                 log.rates.append(rate)
-    return Log(log.steps, log.losses, log.rates, log.validations, unreadable)
+    return RunLog(log.steps, log.losses, log.rates, log.validations, unreadable)

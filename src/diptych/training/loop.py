@@ -18,9 +18,8 @@ from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
 from diptych.common.progress import progress_bar
 from diptych.data.vocabulary import Vocabulary
-from diptych.encoders.texts import GRUConfig
 from diptych.matchers.base import Matcher
-from diptych.matchers.catalog import build_matcher, build_tokenizer
+from diptych.matchers.catalog import build_matcher, build_tokenizer, needs_vocabulary
 from diptych.training.average import WeightAverage
 from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches, iterate
 from diptych.training.card import model_card
@@ -85,7 +84,7 @@ def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Split
 def build_for(recipe: Recipe, splits: Splits) -> Matcher:
     """A new matcher with the tokenizer that its training captions call for."""
     vocabulary = None
-    if isinstance(recipe.model.text, GRUConfig):
+    if needs_vocabulary(recipe.model.text):
         if recipe.data.vocabulary is not None:
             vocabulary = Vocabulary.load(Path(recipe.data.vocabulary))
         else:

@@ -70,8 +70,8 @@ def _module(checkpoint: Checkpoint, settings: Settings) -> Module:
             f"{checkpoint.path}: {shown(new[0])} is there without 'fc_1', 'fc_2' and 'fc_out': none of the modules "
             f"{', '.join(MODULES)}"
         )
-    found: Module = "cross_attention" if not fused else "gate_fusion_new" if new else "gate_fusion"
-    said = settings.choice("measure", MODULES, found)
-    if said != found:
-        raise DiptychError(f"{checkpoint.path}: the module is said to be {said!r}, and its tensors are of {found!r}")
-    return found
+    held: Module = "cross_attention" if not fused else "gate_fusion_new" if new else "gate_fusion"
+    said = settings.choice("measure", MODULES, held)
+    if said != held:
+        raise DiptychError(f"{checkpoint.path}: the module is said to be {said!r}, and its tensors are of {held!r}")
+    return held

@@ -46,10 +46,10 @@ NOTE = (
 
 def plan_dive(checkpoint: Checkpoint, settings: Settings, words: Words) -> Plan:
     """Set prediction on both sides; its layers must share their weights, as the paper's do."""
-    found = checkpoint.starting("image.cnn.")
-    if found:
+    pixels = checkpoint.starting("image.cnn.")
+    if pixels:
         raise DiptychError(
-            f"{checkpoint.path}: {shown(found[0])} is of a network over pixels; only models over precomputed features "
+            f"{checkpoint.path}: {shown(pixels[0])} is of a network over pixels; only models over precomputed features "
             "can be converted from here"
         )
     for name, value in {

@@ -12,9 +12,9 @@ T = TypeVar("T")
 class Settings:
     """The authors' `opt`. What is given wins over what the file holds; what is asked for is remembered for the card."""
 
-    def __init__(self, path: Path, found: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, held: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         self.path = path
-        self._found = found
+        self._held = held
         self._given = given
         self._asked: set[str] = set()
         self.used: dict[str, str] = {}
@@ -22,7 +22,7 @@ class Settings:
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a setting, or the default where neither the file nor the caller has it."""
         self._asked.add(name)
-        for values, origin in ((self._given, "given"), (self._found, "from the file")):
+        for values, origin in ((self._given, "given"), (self._held, "from the file")):
             if values.get(name) is not None:
                 self.used[name] = f"{values[name]!r}, {origin}"
                 return values[name]
@@ -52,10 +52,10 @@ class Settings:
     def expect(self, name: str, value: Any) -> None:
         """A setting that must be so, if it is said at all: a matcher computes nothing else."""
         self._asked.add(name)
-        found = self._given.get(name, self._found.get(name))
-        if found is not None and found != value:
+        said = self._given.get(name, self._held.get(name))
+        if said is not None and said != value:
             raise DiptychError(
-                f"{self.path}: opt.{name} is {found!r}: scores of such a model cannot be reproduced; expected {value!r}"
+                f"{self.path}: opt.{name} is {said!r}: scores of such a model cannot be reproduced; expected {value!r}"
             )
 
     def check_given(self) -> None:

@@ -152,7 +152,7 @@ def why_page(service: "Service", given: Items) -> Response:
         view="whole",
         title=f"{sentence or name} · Diptych",
         id=id,
-        found=about is not None,
+        known=about is not None,
         can_show=service.entries.may_show(id),
         name=name,
         about=about,
