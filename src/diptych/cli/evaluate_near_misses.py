@@ -47,7 +47,7 @@ def trained_on_scenes(run: str) -> tuple[int, "RegionKind"]:
 
     data = load_run_recipe(Path(run)).data if (Path(run) / "recipe.json").is_file() else None
     if not isinstance(data, ScenesConfig):
-        raise DiptychError(f"{run}: near misses are drawn scenes, and this is no run on drawn scenes")
+        raise DiptychError("near misses are drawn scenes, and this is no run on drawn scenes", where=run)
     return data.seed, "boxes" if data.regions == "none" else data.regions
 
 

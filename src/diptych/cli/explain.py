@@ -111,7 +111,7 @@ def find(matcher: Matcher, run: str, image: str, features: Path | None) -> Pictu
         return PictureToExplain(picture, picture)
     scene = _SCENE.fullmatch(image)
     if scene is None:
-        raise DiptychError(f"{image}: no such picture")
+        raise DiptychError("no such picture", where=image)
     return _drawn(matcher, run, int(scene[1]), int(scene[2]))
 
 
@@ -120,12 +120,12 @@ def _row(image: str, features: Path) -> Regions:
 
     collection = read_collection(features)
     if collection.features is None:
-        raise DiptychError(f"{features}: holds no local features")
+        raise DiptychError("holds no local features", where=features)
     rows = {item.id: item.row for item in collection.items}
     for name in (image, Path(image).name, Path(image).stem):
         if (row := rows.get(name)) is not None:
             return collection.features[row]
-    raise DiptychError(f"{features}: has no features of {image!r}; its ids look like {next(iter(rows))!r}")
+    raise DiptychError(f"has no features of {image!r}; its ids look like {next(iter(rows))!r}", where=features)
 
 
 def _drawn(matcher: Matcher, run: str, seed: int, index: int) -> PictureToExplain:

@@ -50,14 +50,14 @@ def command(
         missing = wanted - set(file.ids)
         if file.source != source or not wanted >= set(file.ids) or (missing and not skip_bad):
             why = file.source.differences(source) or "other pictures"
-            raise DiptychError(f"{out}: already there, and made with {why}; remove it, or choose another --out")
+            raise DiptychError(f"already there, and made with {why}; remove it, or choose another --out", where=out)
     else:
         with closing(FeatureWriter(out, source)) as writer:
             before = len(writer.done)
             strange = sorted(writer.done - wanted)
             if strange:
                 raise DiptychError(
-                    f"{writer.folder}: begun with other pictures, such as {strange[0]!r}; remove it to start again"
+                    f"begun with other pictures, such as {strange[0]!r}; remove it to start again", where=writer.folder
                 )
             if before:
                 print(f"{out}: {before} of {len(wanted)} pictures were done; going on", file=sys.stderr)

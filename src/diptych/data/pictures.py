@@ -34,13 +34,19 @@ def decode(source: Path | IO[bytes], where: str) -> Image.Image:
                 source.seek(0)
             return _decoded(source)
     except FileNotFoundError:
-        raise DiptychError(f"{where}: no such picture") from None
+        raise DiptychError("no such picture", where=where) from None
     except Image.DecompressionBombError as error:
-        raise DiptychError(f"{where}: the picture is too large to decode safely: {error}") from None
+        raise DiptychError(f"the picture is too large to decode safely: {error}", where=where) from None
     except UnidentifiedImageError:
-        raise DiptychError(f"{where}: not a picture of a known format") from None
+        raise DiptychError("not a picture of a known format", where=where) from None
     except Exception as error:  # Pillow's decoders raise all kinds on broken files
-        raise DiptychError(f"{where}: the picture cannot be decoded: {error or type(error).__name__}") from error
+        raise DiptychError(f"the picture cannot be decoded: {_reason(error)}", where=where) from error
+
+
+def _reason(error: Exception) -> str:
+    """What Pillow or the file system says, without the file's name, which the sentence has already."""
+    told = error.strerror if isinstance(error, OSError) else None
+    return told or str(error) or type(error).__name__
 
 
 def _decoded(source: Path | IO[bytes]) -> Image.Image:
@@ -119,7 +125,7 @@ class PicturePart:
                 file.seek(self.offset)
                 data = file.read(self.size)
         except OSError as error:
-            raise DiptychError(f"{where}: cannot be read: {error.strerror}") from None
+            raise DiptychError(f"cannot be read: {error.strerror}", where=where) from None
         return decode(io.BytesIO(data), where)
 
 

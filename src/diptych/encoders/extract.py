@@ -42,7 +42,7 @@ def load_extractor(name: str, size: int | None = None, regions: int | None = Non
     if name not in NAMES and matcher_folder(name) is None and is_detector(name):
         return load_detector(name, size, regions).eval()
     if regions is not None:
-        raise DiptychError(f"{name}: a backbone's regions are its cells; a number of regions is for detectors")
+        raise DiptychError("a backbone's regions are its cells; a number of regions is for detectors", where=name)
     return load_backbone(name, size).eval()
 
 
@@ -147,7 +147,7 @@ def _prepare(extractor: Extractor, item: Item) -> tuple[Item, np.ndarray, Size] 
         return item, extractor.prepare(image), size
     except DiptychError as error:
         where = item.path or item.id
-        return DataProblem(where, str(error).removeprefix(f"{where}: "))
+        return DataProblem(where, error.within(where))
 
 
 @contextmanager

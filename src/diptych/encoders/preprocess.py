@@ -100,7 +100,7 @@ def read_picture(item: Item, side: int) -> tuple[Image.Image, tuple[int, int]]:
     below twice `side`: many times faster, and the resizing that follows still averages over every pixel.
     """
     if item.open is None:
-        raise DiptychError(f"{item.id}: the data has no picture of it")
+        raise DiptychError("the data has no picture of it", where=item.id)
     if isinstance(item.open, PictureFile):
         reduced = _read_reduced(item.open, side)
         if reduced is not None:

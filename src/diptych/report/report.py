@@ -69,7 +69,7 @@ class Report:
         try:
             write_text(path, self.html)
         except OSError as error:
-            raise DiptychError(f"{path}: the report cannot be written there: {error.strerror}") from None
+            raise DiptychError(f"the report cannot be written there: {error.strerror}", where=path) from None
 
 
 def make_report(
@@ -140,7 +140,7 @@ class _Maker:
         try:
             return make()
         except DiptychError as error:
-            told = str(error).replace(f"{self.run.path}/", "").rstrip(".")
+            told = error.within(self.run.path).rstrip(".")
             self.notes.append(f"Left out: {what}. The reason: {told}.")
             return None
 

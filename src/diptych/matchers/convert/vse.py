@@ -71,6 +71,7 @@ def _no_network(checkpoint: Checkpoint, prefix: str) -> None:
     found = checkpoint.starting(prefix)
     if found:
         raise DiptychError(
-            f"{checkpoint.path}: {shown(found[0])} is of a network over pixels; only models over precomputed features "
-            "can be converted from here"
+            f"{shown(found[0])} is of a network over pixels; only models over precomputed features "
+            "can be converted from here",
+            where=checkpoint.path,
         )

@@ -128,8 +128,7 @@ def _prepare(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper
                 extra = None if keeper is None or keeper.extractor is None else keeper.extractor.prepare(image)
                 ready.append((entry, embedder.prepare(image), extra, size))
         except DiptychError as error:
-            where = str(error).partition(": ")[0] if ": " in str(error) else entry.key
-            done.append(Failed(entry.key, DataProblem(where, str(error).removeprefix(f"{where}: "))))
+            done.append(Failed(entry.key, DataProblem(error.where or entry.key, error.what)))
     return _Prepared(ready, done)
 
 

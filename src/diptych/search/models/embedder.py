@@ -85,8 +85,9 @@ class Embedder:
         layout = matcher.layout()
         if layout is None:
             raise DiptychError(
-                f"{name}: this {matcher.title} scores each pair for itself and cannot search by vectors; it can "
-                "re-rank (--rerank). Searching needs a model that compares vectors"
+                f"this {matcher.title} scores each pair for itself and cannot search by vectors; it can "
+                "re-rank (--rerank). Searching needs a model that compares vectors",
+                where=name,
             )
         self.name = name
         self.matcher = matcher.eval()
@@ -199,7 +200,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def load_search_matcher(name: str, device: torch.device | str | None = None) -> Matcher:
     """A matcher by name: one that ships, a run, a folder, or a name of the hub."""
     if name in SHIPPED and shipped_folder(name) is None:
-        raise DiptychError(f"{name}: this installation of Diptych does not carry that model; name another with --model")
+        raise DiptychError(
+            "this installation of Diptych does not carry that model; name another with --model", where=name
+        )
     return Matcher.from_pretrained(model_folder(name)).to(pick_device(device))
 
 
