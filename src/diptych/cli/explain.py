@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from PIL import Image
 
-from diptych.cli.options import ModelDeviceOption
+from diptych.cli.options import DeviceOption
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json, write_text, written_aside
 from diptych.data.collection import Regions
@@ -30,7 +30,7 @@ def command(
     other_sentence: Annotated[str | None, typer.Option(help="The other picture's sentence.")] = None,
     sentences: Annotated[Path | None, typer.Option(help="Lines of text: DivE's slots find their nearest here.")] = None,
     left_out: Annotated[bool, typer.Option(help="Leave out each word and region in turn.")] = True,
-    device: ModelDeviceOption = None,
+    device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print all arrays as one JSON object.")] = False,
 ) -> None:
     """Show why a picture and a sentence match: attention, gates, slots, pooling, and what the score would miss."""

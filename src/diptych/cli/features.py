@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from diptych.cli.options import DeviceOption
+from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 
 
@@ -85,19 +86,6 @@ def command(
     rate = f", {new / seconds:.1f} pictures/s" if new else ", all done before"
     size_mb = out.stat().st_size / 1e6
     print(f"{out}: {len(file)} pictures of {count} x {file.dim} in {precision} precision, {size_mb:.1f} MB{rate}")
-
-
-def pick_device(name: str) -> str:
-    """`auto` is the first GPU where there is one."""
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        raise DiptychError(f"--device {name}: not available here: {str(error).splitlines()[0]}") from None
-    return name
 
 
 def report(problems: Sequence[object], most: int = 20) -> None:

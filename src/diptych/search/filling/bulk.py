@@ -31,15 +31,6 @@ def is_first() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def own_device() -> str:
-    """This process's GPU, where there are any."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return "cpu"
-    return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
-
-
 @contextmanager
 def together() -> Iterator[None]:
     """Join the other processes; the first one lets them go at the end, also after an error."""

@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.data.batches import LocalFeatures, Pixels, pad_regions
 from diptych.data.collection import Item, Open
@@ -204,16 +205,6 @@ def load_search_matcher(name: str, device: torch.device | str | None = None) -> 
             "this installation of Diptych does not carry that model; name another with --model", where=name
         )
     return Matcher.from_pretrained(model_folder(name)).to(pick_device(device))
-
-
-def pick_device(device: torch.device | str | None) -> torch.device:
-    """The one that is asked for; else a GPU where there is one."""
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
-        raise DiptychError(f"device {device}: not available here: {str(error).splitlines()[0]}") from None
 
 
 def load_embedder(name: str | Path, device: torch.device | str | None = None) -> Embedder:
