@@ -94,7 +94,7 @@ def test_vectors_in_and_out(
     [
         ([], "expected a folder or file"),
         (["nowhere", "--model", "VSE"], "no such file or folder"),
-        ([".", "--model", "./none"], "no such model"),
+        ([".", "--model", "./none"], "no such folder or model"),
         ([".", "--index", "http://x"], "expected a file's path or milvus"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from diptych.common.errors import DiptychError
-from diptych.training.log import Log
+from diptych.training.log import TrainingLog
 
 
 def lines(run: Path) -> list[dict[str, object]]:
@@ -14,7 +14,7 @@ def lines(run: Path) -> list[dict[str, object]]:
 
 
 def test_losses_are_read_a_few_at_a_time_and_whenever_asked(tmp_path: Path) -> None:
-    log = Log(tmp_path, True, False, total=0, every=3)
+    log = TrainingLog(tmp_path, True, False, total=0, every=3)
     log.step(1, torch.tensor(0.5), 0.1, 0)
     log.step(2, torch.tensor(0.25), 0.1, 0)
     assert lines(tmp_path) == []
@@ -35,7 +35,7 @@ def test_losses_are_read_a_few_at_a_time_and_whenever_asked(tmp_path: Path) -> N
 
 
 def test_a_loss_that_is_not_finite_is_named_by_its_own_step(tmp_path: Path) -> None:
-    log = Log(tmp_path, True, False, total=0, every=10)
+    log = TrainingLog(tmp_path, True, False, total=0, every=10)
     for step, loss in enumerate([1.0, float("inf"), float("nan")], 1):
         log.step(step, torch.tensor(loss), 0.1, 0)
     with pytest.raises(DiptychError, match="the loss is inf at step 2; there is no checkpoint yet"):
@@ -44,7 +44,7 @@ def test_a_loss_that_is_not_finite_is_named_by_its_own_step(tmp_path: Path) -> N
 
 
 def test_a_silent_process_checks_but_writes_nothing(tmp_path: Path) -> None:
-    log = Log(tmp_path, False, False, total=0, every=1)
+    log = TrainingLog(tmp_path, False, False, total=0, every=1)
     log.step(1, torch.tensor(1.0), 0.1, 0)
     assert lines(tmp_path) == []
     with pytest.raises(DiptychError, match="nan"):
@@ -52,8 +52,8 @@ def test_a_silent_process_checks_but_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_what_a_run_wrote_behind_its_checkpoint_is_dropped(tmp_path: Path) -> None:
-    first = Log(tmp_path, True, False, total=0, every=1)
+    first = TrainingLog(tmp_path, True, False, total=0, every=1)
     for step in (1, 2, 3):
         first.step(step, torch.tensor(1.0), 0.1, 0)
-    Log(tmp_path, True, False, total=2, every=1)
+    TrainingLog(tmp_path, True, False, total=2, every=1)
     assert [line["step"] for line in lines(tmp_path)] == [1, 2]

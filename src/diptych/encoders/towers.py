@@ -167,7 +167,7 @@ class TextTower(nn.Module):
         ids = batch.ids.masked_fill(~batch.mask, self.pad_id)[:, :length]
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.frozen):
             if self.full_length is None:
-                output = self.backbone(input_ids=ids, attention_mask=batch.mask.to(torch.long))
+                output = self.backbone(input_ids=ids, attention_mask=batch.mask[:, :length].to(torch.long))
             else:
                 output = self.backbone(input_ids=F.pad(ids, (0, self.full_length - length), value=self.pad_id))
             states = output.last_hidden_state[:, :length]

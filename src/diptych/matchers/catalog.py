@@ -111,7 +111,11 @@ def load_weights(matcher: Matcher, path: Path) -> None:
 
 def _download(name: str) -> Path:
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise DiptychError("no such folder; expected one that save_pretrained wrote, or a hub name", where=name)
+        raise DiptychError(
+            "no such folder or model; expected `default`, a run, a folder that save_pretrained wrote, or the name of a "
+            "matcher, a CLIP or a SigLIP model on the Hugging Face hub",
+            where=name,
+        )
     try:
         from huggingface_hub import snapshot_download
     except ImportError:

@@ -12,7 +12,7 @@ from diptych.common.errors import DiptychError
 from diptych.training.checkpoints import cut_metrics
 
 
-class Log:
+class TrainingLog:
     """The losses of steps and the figures of evaluations.
 
     A loss is a tensor on the device, and reading it waits for all work there. So losses are kept and read a few at a

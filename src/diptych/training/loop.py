@@ -30,7 +30,7 @@ from diptych.training.compiled import columns, compile_backbones, uncompiled
 from diptych.training.data import Splits, load_splits
 from diptych.training.gather import gather
 from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
-from diptych.training.log import Log
+from diptych.training.log import TrainingLog
 from diptych.training.losses.base import Loss
 from diptych.training.losses.catalog import build_loss
 from diptych.training.optimisation import (
@@ -196,7 +196,7 @@ class Trainer:
         self.figures: dict[str, float] = {}
         self.stop = StopRequest()
         every = READ_STEPS if fabric.device.type == "cuda" else 1
-        self.log = Log(run, fabric.is_global_zero, self.config.tensorboard, self.position.total, every)
+        self.log = TrainingLog(run, fabric.is_global_zero, self.config.tensorboard, self.position.total, every)
         preprocess = matcher.preprocess
         self.held = self.held_validation = None
         if self.config.hold_pictures is not None:
