@@ -102,7 +102,7 @@ def find(matcher: Matcher, run: str, image: str, features: Path | None) -> Pictu
 
     A file; with `features`, the row whose id is the file's path, name or stem; or a drawn scene by its id.
     """
-    from diptych.matchers.base import open_picture
+    from diptych.data.open_picture import open_picture
 
     picture = open_picture(image) if Path(image).is_file() else None
     if features is not None:

@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from diptych.common.errors import DiptychError
 
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".avif"}
 )
+ORIENTATION = 0x0112  # the EXIF tag; values from 5 on turn the picture on its side
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # fmt: skip
+_EXIF = {"exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif"}  # where Pillow looks for it
 
 
 def is_picture(name: str) -> bool:
@@ -79,12 +86,17 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The picture turned as its EXIF says."""
+    """The picture turned as its EXIF says; the one that is given stays as it is."""
+    image.load()  # Pillow turns TIFFs by itself as it loads them
     try:
-        ImageOps.exif_transpose(image, in_place=True)
+        turn = _TURNS.get(image.getexif().get(ORIENTATION, 1))
     except Exception:  # a broken EXIF block says nothing about the picture itself
         return image
-    return image
+    if turn is None:
+        return image
+    turned = image.transpose(turn)
+    turned.info = {name: value for name, value in image.info.items() if name not in _EXIF}  # else it is turned again
+    return turned
 
 
 def _from_deep_grey(image: Image.Image) -> Image.Image:

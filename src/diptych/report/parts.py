@@ -9,8 +9,8 @@ from PIL import Image
 from diptych.common.errors import DiptychError
 from diptych.common.pages import render
 from diptych.data.collection import Item
+from diptych.data.open_picture import open_picture
 from diptych.explain.html import data_uri
-from diptych.matchers.base import open_picture
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -17,17 +17,15 @@ from torch import Tensor
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.data.batches import LocalFeatures, Pixels, pad_regions
-from diptych.data.collection import Item, Open
-from diptych.data.pictures import PictureFile, to_rgb, upright
+from diptych.data.open_picture import Picture, open_picture
 from diptych.data.tokens import encode
 from diptych.encoders.backbones import Extractor, Size
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.extract import load_extractor
 from diptych.encoders.images import FeatureConfig
-from diptych.encoders.preprocess import read_picture
 from diptych.encoders.sources import matcher_folder, shipped_folder
 from diptych.evaluation.runs import model_folder
-from diptych.matchers.base import Matcher, Picture
+from diptych.matchers.base import Matcher
 from diptych.search.models.model_names import SHIPPED, canonical_name
 
 # Two models that give this picture or sentence vectors further apart than this are not the same model.
@@ -140,7 +138,7 @@ class Embedder:
         parts = [np.zeros((0, self.layout.set_size, self.layout.dim), np.float32)]
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
             for start in range(0, len(pictures), batch_size):
-                images = list(threads.map(lambda p: open_upright(p, self.side), pictures[start : start + batch_size]))
+                images = list(threads.map(lambda p: open_picture(p, self.side), pictures[start : start + batch_size]))
                 pixels = list(threads.map(self.prepare, images))
                 parts.append(self.embed_pixels(pixels, [image.size for image in images]).vectors)
         return np.concatenate(parts)
@@ -166,16 +164,6 @@ def probe_picture() -> Image.Image:
     disc = ((x - 150) ** 2 + (y - 110) ** 2 < 60**2)[..., None]
     values = np.where(disc, np.array([200, 60, 40]), np.stack([x, y, 255 - x], -1))
     return Image.fromarray(values.astype(np.uint8))
-
-
-def open_upright(picture: Picture, side: int) -> Image.Image:
-    """A picture in RGB, turned as its EXIF says; a large JPEG file only as large as `side` needs."""
-    if isinstance(picture, str | Path):
-        picture = PictureFile(Path(picture))
-    if callable(picture):
-        opener: Open = picture
-        return read_picture(Item("", (), open=opener), side)[0]
-    return to_rgb(upright(picture.copy()))
 
 
 @contextmanager
