@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from diptych.cli.options import DeviceOption
+from diptych.common.device import device_of_process
 from diptych.common.errors import DiptychError
 
 
@@ -56,7 +57,7 @@ def command(
     warnings.filterwarnings("ignore", category=_bomb_warning())
     address: str | Path = default_index() if index is None else index
     if bulk.world_size() > 1:
-        device = bulk.own_device() if device == "auto" else device
+        device = device_of_process() if device == "auto" else device
         if not bulk.is_first():
             _take_part(device)
             return

@@ -66,7 +66,7 @@ def command(
     address = named_or_own(index)
     with Index.open(address, device=device) as opened:
         if not len(opened):
-            raise DiptychError(f"{address}: the index is empty; fill it with `diptych index FOLDER`")
+            raise DiptychError("the index is empty; fill it with `diptych index FOLDER`", where=address)
         if queries is not None:
             for answer in opened.search_batch(queries, top, **options):
                 _tell(answer, None, as_json)

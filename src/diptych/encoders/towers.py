@@ -202,10 +202,10 @@ def load_towers(name: str, assets: Path | None) -> tuple[Any, TowerPreprocess]:
         settings = read_processor(name)
         model: Any = AutoModel.from_pretrained(name, dtype=torch.float32).eval()
     if not all(isinstance(getattr(model, part, None), nn.Module) for part in ("vision_model", "text_model")):
-        raise DiptychError(f"{name}: a {model.config.model_type} model does not embed pictures and sentences")
+        raise DiptychError(f"a {model.config.model_type} model does not embed pictures and sentences", where=name)
     side = model.config.vision_config.image_size
     if not isinstance(side, int):
-        raise DiptychError(f"{name}: its pictures have no fixed size; such a model cannot be used")
+        raise DiptychError("its pictures have no fixed size; such a model cannot be used", where=name)
     family = HALVES if "siglip" in model.config.model_type else CLIP
     return model, TowerPreprocess.read(settings, side, family)
 
@@ -222,7 +222,7 @@ def joint_dimension(name: str) -> int:
         getattr(config, "vision_config", None), "hidden_size", None
     )
     if not isinstance(dim, int) or not hasattr(config, "text_config"):
-        raise DiptychError(f"{name}: a {config.model_type} model does not embed pictures and sentences")
+        raise DiptychError(f"a {config.model_type} model does not embed pictures and sentences", where=name)
     return dim
 
 

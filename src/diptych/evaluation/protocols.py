@@ -68,11 +68,11 @@ def evaluate_source(
         raise DiptychError(f"owners: expected one for each of {sentences} sentences, got {len(owners)}")
     for name, ids, size in (("image_ids", image_ids, images), ("sentence_ids", sentence_ids, sentences)):
         if ids is not None and len(ids) != size:
-            raise DiptychError(f"{name}: expected {size}, got {len(ids)}")
+            raise DiptychError(f"expected {size}, got {len(ids)}", where=name)
     notes: tuple[str, ...] = ()
     if protocol in ("eccv", "cxc"):
         if image_ids is None or sentence_ids is None:
-            raise DiptychError(f"{protocol}: needs image_ids and sentence_ids, which tie scores to COCO's captions")
+            raise DiptychError("needs image_ids and sentence_ids, which tie scores to COCO's captions", where=protocol)
         figures, ranges, per_query = _annotated(source, owners, protocol, image_ids, sentence_ids)
     elif protocol == "coco-1k":
         figures, ranges, per_query = _folds(source, owners, fold)

@@ -7,11 +7,12 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
+from diptych.data.open_picture import Picture
 from diptych.explain.explanation import Explanation, ShownArray
 from diptych.explain.leave_one_out import leave_one_out
 from diptych.explain.seen import see
 from diptych.explain.words import Word, mean_words, sentence_words, sum_words
-from diptych.matchers.base import Matcher, Picture, View
+from diptych.matchers.base import Matcher, View
 
 NEAREST = 3
 

@@ -107,7 +107,7 @@ def run_demo(
         roots = [folder / package.folder for package in there]
     else:
         if not pictures.expanduser().is_dir():
-            raise DiptychError(f"{pictures}: expected a folder of pictures")
+            raise DiptychError("expected a folder of pictures", where=pictures)
         folder = Path(os.path.abspath(pictures.expanduser()))
         thanks, columns, roots = None, {}, [folder]
     index = _index_of(folder, model, device)
@@ -116,7 +116,7 @@ def run_demo(
         report = index.sync(*roots, metadata=columns)
         count = index.count()
         if not count:
-            raise DiptychError(f"{folder}: has no pictures that can be indexed")
+            raise DiptychError("has no pictures that can be indexed", where=folder)
         tell(f"{report.added + report.changed:,} pictures embedded in {report.seconds:.1f} s; {count:,} in the index")
         asked = tuple(queries) or (FOR_ANY if pictures is not None else FITTING + FITTING_NONE)
         answers = tuple(index.search_batch(asked, TOP))
@@ -142,5 +142,5 @@ def _index_of(folder: Path, model: str, device: str | None) -> Index:
         for file in path.parent.glob(f"{name}.db*"):
             file.unlink()
     except OSError as error:
-        raise DiptychError(f"{path}: the demo's index cannot be written: {error.strerror or error}") from None
+        raise DiptychError(f"the demo's index cannot be written: {error.strerror or error}", where=path) from None
     return Index.create(path, embedder)

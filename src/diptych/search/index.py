@@ -80,7 +80,7 @@ class Index:
         index = cls(store, device)
         if not index._model.known:
             store.close()
-            raise DiptychError(f"{store.address}: the index was never filled; run `diptych index` again")
+            raise DiptychError("the index was never filled; run `diptych index` again", where=store.address)
         return index
 
     @property

@@ -96,7 +96,7 @@ def test_names(vse_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("diptych.search.models.embedder.shipped_folder", lambda name: None)
     with pytest.raises(DiptychError, match="default: this installation"):
         load_embedder("default")
-    with pytest.raises(DiptychError, match="device nowhere: not available here"):
+    with pytest.raises(DiptychError, match="device: 'nowhere' cannot be used"):
         load_embedder(vse_folder, "nowhere")
     with pytest.raises(DiptychError, match="no such folder or model"):
         load_embedder("./nothing")

@@ -34,7 +34,7 @@ class Settings:
         """A setting that is a number above 0."""
         value = self.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise DiptychError(f"{self.path}: opt.{name}: expected a number above 0, got {value!r}")
+            raise DiptychError(f"opt.{name}: expected a number above 0, got {value!r}", where=self.path)
         return float(value)
 
     def choice(self, name: str, choices: Mapping[str, T], default: str | None = None) -> T:
@@ -43,10 +43,10 @@ class Settings:
         listed = ", ".join(map(str, choices))
         if value is None:
             raise DiptychError(
-                f"{self.path}: opt.{name} is not in the file; give it with --option {name}=…, one of {listed}"
+                f"opt.{name} is not in the file; give it with --option {name}=…, one of {listed}", where=self.path
             )
         if value not in choices:
-            raise DiptychError(f"{self.path}: opt.{name}: {value!r} cannot be converted; expected one of {listed}")
+            raise DiptychError(f"opt.{name}: {value!r} cannot be converted; expected one of {listed}", where=self.path)
         return choices[value]
 
     def expect(self, name: str, value: Any) -> None:
@@ -55,7 +55,8 @@ class Settings:
         said = self._given.get(name, self._held.get(name))
         if said is not None and said != value:
             raise DiptychError(
-                f"{self.path}: opt.{name} is {said!r}: scores of such a model cannot be reproduced; expected {value!r}"
+                f"opt.{name} is {said!r}: scores of such a model cannot be reproduced; expected {value!r}",
+                where=self.path,
             )
 
     def check_given(self) -> None:

@@ -71,6 +71,7 @@ def _no_network(checkpoint: Checkpoint, prefix: str) -> None:
     pixels = checkpoint.starting(prefix)
     if pixels:
         raise DiptychError(
-            f"{checkpoint.path}: {shown(pixels[0])} is of a network over pixels; only models over precomputed features "
-            "can be converted from here"
+            f"{shown(pixels[0])} is of a network over pixels; only models over precomputed features "
+            "can be converted from here",
+            where=checkpoint.path,
         )
