@@ -91,6 +91,11 @@ class MilvusStore:
         return self._layout
 
     @property
+    def identity(self) -> str:
+        """The address: a collection that was made again is not told from the one before."""
+        return self.address
+
+    @property
     def dim(self) -> int:
         """d."""
         return self._layout.dim

@@ -82,6 +82,13 @@ class SqliteStore:
         return self._file.layout
 
     @property
+    def identity(self) -> str:
+        """Which store it is now: the file's own name for itself, and how often another took its place."""
+        with self._file.explained():
+            self._file.connection()
+        return f"{self._file.uid} {self._file.generation}"
+
+    @property
     def dim(self) -> int:
         """d."""
         return self.layout.dim
@@ -108,6 +115,7 @@ class SqliteStore:
         """Add or change properties."""
         with self._file.writing() as db:
             db.executemany("INSERT OR REPLACE INTO properties VALUES (?, ?)", changes.items())
+        self._file.noted(changes)
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Add entries in one transaction; one with a key that is there already takes its place."""

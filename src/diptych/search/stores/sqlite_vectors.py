@@ -28,8 +28,12 @@ SPOT_CHECKS = 64
 
 @dataclass(frozen=True)
 class _Moment:
-    """The vectors as of one state of the file: the highest entry and deletion numbers given out so far."""
+    """The vectors as of one state of the file: the highest entry and deletion numbers given out so far.
 
+    generation: how often the file had been replaced by another
+    """
+
+    generation: int
     vectors: Vectors
     last: int
     deletions: int
@@ -50,7 +54,7 @@ class SqliteVectors:
         self._moment: _Moment | None = None
         self._cache_file: tuple[int, int] | None = None
         self._approximate: Approximate | None = None
-        self._approximate_file: tuple[int, int] | None = None
+        self._approximate_file: tuple[str, tuple[int, int] | None] | None = None
 
     @property
     def layout(self) -> Layout:
@@ -80,7 +84,9 @@ class SqliteVectors:
     def _refreshed(self, db: sqlite3.Connection) -> _Moment:
         """Bring the vectors in memory to the state of the file, reading only what is new."""
         last, deletions = sequence(db, "entries"), sequence(db, "deletions")
-        moment = self._moment
+        generation, moment = self._file.generation, self._moment
+        if moment is not None and moment.generation != generation:
+            moment = None
         if moment is not None and (moment.last, moment.deletions) == (last, deletions):
             return moment
         forgotten = db.execute("SELECT forgotten FROM store").fetchone()[0]
@@ -91,7 +97,7 @@ class SqliteVectors:
                 if fresh.vectors.alive == db.execute("SELECT count(*) FROM entries").fetchone()[0]:
                     return fresh
             if moment is None or moment.deletions < forgotten:
-                moment = _Moment(Vectors.empty(self.layout), 0, deletions)
+                moment = _Moment(generation, Vectors.empty(self.layout), 0, deletions)
         return self._brought_forward(db, moment, last, deletions)
 
     def _better_mapped(self, moment: _Moment) -> bool:
@@ -112,7 +118,7 @@ class SqliteVectors:
         vectors = vectors.append(ids, block)
         if len(vectors) > 2 * vectors.alive:
             vectors = _compacted(vectors)
-        return _Moment(vectors, last, deletions)
+        return _Moment(moment.generation, vectors, last, deletions)
 
     def _read(self, db: sqlite3.Connection, after: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The vectors of all entries with higher numbers: (ids (r,), vectors (r, K, d)), a few thousand at a time."""
@@ -132,13 +138,13 @@ class SqliteVectors:
             if stored is not None and stored[0] != vectors[row].tobytes():
                 return None
         there = Vectors(self.layout, ids, (vectors,) if len(ids) else (), np.zeros(len(ids), bool))
-        return _Moment(there, header.last, header.deletions)
+        return _Moment(self._file.generation, there, header.last, header.deletions)
 
     def approximate(self, vectors: Vectors) -> Approximate | None:
         """The approximate index, read again when another process has made a new one; None where searches are exact."""
         if vectors.alive * self.layout.set_size <= self._exact_up_to:
             return None
-        signature = _signature(self.approximate_path)
+        signature = self._file.uid, _signature(self.approximate_path)
         if signature != self._approximate_file:
             self._approximate = Approximate.load(self.approximate_path, self._file.uid)
             self._approximate_file = signature

@@ -95,6 +95,10 @@ class Store(Protocol):
         """What opens it again: a file's path, or milvus://host:port/name."""
 
     @property
+    def identity(self) -> str:
+        """Which store it is now; one that is made again at the same address has another, where that can be seen."""
+
+    @property
     def dim(self) -> int:
         """d."""
 
