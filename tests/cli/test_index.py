@@ -38,6 +38,42 @@ def test_a_folder_is_indexed_and_kept_in_step(
     assert outcome(capsys)["deleted"] == 1
 
 
+def test_a_folder_that_is_empty_today_is_asked_about(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["index", str(pictures), "--index", str(tmp_path / "i.db"), "--model", vse_folder, "--json"]
+    assert run(arguments) == 0
+    for file in pictures.iterdir():
+        file.unlink()
+    capsys.readouterr()
+    assert run(arguments) == 1
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["deleted"], json.loads(told.out)["entries"]) == (0, 6)
+    assert f"{pictures}: all 6 files that the index knows are gone; nothing of it was deleted" in told.err
+    assert "--delete" in told.err
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+    assert run(arguments) == 1
+    assert outcome(capsys)["entries"] == 6
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: True)
+    assert run(arguments) == 0
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["deleted"], json.loads(told.out)["entries"]) == (6, 0)
+
+
+def test_deletion_without_a_question(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["index", str(pictures), "--index", str(tmp_path / "i.db"), "--model", vse_folder, "--json"]
+    assert run(arguments) == 0
+    for file in pictures.iterdir():
+        file.unlink()
+    capsys.readouterr()
+    assert run([*arguments, "--delete"]) == 0
+    assert outcome(capsys)["deleted"] == 6
+
+
 def test_what_cannot_be_read_is_told_at_the_end(
     pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,6 +40,9 @@ def command(
     export_to: Annotated[
         Path | None, typer.Option("--export", help="Write all vectors to a .npz or .parquet file.")
     ] = None,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Also delete where all or most of a folder is gone, without asking.")
+    ] = False,
     device: DeviceOption = "auto",
     batch_size: Annotated[int | None, typer.Option(min=1, help="Pictures a step.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode; one a core by default.")] = None,
@@ -67,16 +70,19 @@ def command(
             outcome["imported"] = opened.import_(import_from)
             opened.prepare()
         problems: list[str] = []
+        missing: list[str] = []
         if paths:
-            problems = _sync(
-                opened, paths, outcome, what, exclude or [], hidden, archives, metadata, batch_size, workers
-            )
+            options: dict[str, Any] = {"what": what, "exclude": exclude or [], "hidden": hidden, "archives": archives}
+            options |= {"metadata": metadata, "batch_size": batch_size, "workers": workers, "delete": delete}
+            problems, missing = _sync(opened, paths, outcome, options)
         if export_to is not None:
             outcome["exported"] = opened.export(export_to)
         outcome["entries"] = opened.count()
-        outcome["problems"] = problems
+        outcome["problems"], outcome["missing"] = problems, missing
     _tell(outcome, as_json)
-    if problems and strict:
+    for folder in missing:
+        print(f"{folder}; nothing of it was deleted. If they are gone for good, add --delete", file=sys.stderr)
+    if missing or (problems and strict):
         raise typer.Exit(1)
 
 
@@ -98,36 +104,34 @@ def _open(address: str | Path, model: str | None, keep_locals: str | None, devic
 
 
 def _sync(
-    opened: Any,
-    paths: list[Path],
-    outcome: dict[str, Any],
-    what: str,
-    exclude: list[str],
-    hidden: bool,
-    archives: bool,
-    metadata: Path | None,
-    batch_size: int | None,
-    workers: int | None,
-) -> list[str]:
+    opened: Any, paths: list[Path], outcome: dict[str, Any], options: dict[str, Any]
+) -> tuple[list[str], list[str]]:
+    """Bring the index in step; what could not be read, and the folders that lost too much to go on unasked."""
     from diptych.search.filling import bulk
 
-    options: dict[str, Any] = {"what": what, "exclude": exclude, "hidden": hidden, "archives": archives}
-    options |= {"metadata": metadata, "batch_size": batch_size, "workers": workers}
     if bulk.world_size() > 1:
         with bulk.together():
-            settings = {
-                "model": opened.model,
-                "locals": opened.kept_locals,
-                "batch_size": batch_size,
-                "workers": workers,
-            }
-            options["embed"] = bulk.hand_out(opened.local_embed(batch_size, workers), settings)
-            report = opened.sync(*paths, **options)
+            sizes = {name: options[name] for name in ("batch_size", "workers")}
+            settings = {"model": opened.model, "locals": opened.kept_locals, **sizes}
+            embed = bulk.hand_out(opened.local_embed(**sizes), settings)
+            report = opened.sync(*paths, **options, embed=embed)
     else:
         report = opened.sync(*paths, **options)
-    outcome |= {name: getattr(report, name) for name in ("added", "changed", "moved", "deleted", "unchanged")}
+    missing = [str(folder) for folder in report.missing]
+    names = ("added", "changed", "moved", "deleted", "unchanged")
+    outcome |= {name: getattr(report, name) for name in names}
     outcome["seconds"] = round(report.seconds, 3)
-    return [str(problem) for problem in report.problems]
+    if missing and sys.stdin.isatty() and _agreed(missing):
+        outcome["deleted"] += opened.sync(*paths, **{**options, "delete": True}).deleted
+        missing = []
+    return [str(problem) for problem in report.problems], missing
+
+
+def _agreed(missing: list[str]) -> bool:
+    """Whether someone at the terminal says that what is gone is gone for good."""
+    for folder in missing:
+        print(folder, file=sys.stderr)
+    return typer.confirm("Delete them from the index?", err=True)
 
 
 def _take_part(device: str) -> None:

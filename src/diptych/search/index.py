@@ -116,11 +116,14 @@ class Index:
         batch_size: int | None = None,
         workers: int | None = None,
         embed: Embed | None = None,
+        delete: bool = False,
     ) -> SyncReport:
         """Bring the index in step with folders and files: new, changed, moved and deleted ones are noticed.
 
         metadata: columns for pictures by absolute path, or a csv, jsonl or parquet file with a column of paths
         embed: embeds in place of the index's own model, as processes on several machines do
+        delete: where all or most of a folder is gone, delete its entries too; else they stay, and the report's
+        `missing` says so, since a disk may only not be mounted
         """
         if not paths:
             raise DiptychError("expected at least one folder or file to index")
@@ -136,6 +139,7 @@ class Index:
             lambda: embed or self.local_embed(batch_size, workers),
             choice,
             columns,
+            delete,
         )
         if report.added or report.changed:
             self.prepare()
