@@ -40,6 +40,9 @@ def command(
     export_to: Annotated[
         Path | None, typer.Option("--export", help="Write all vectors to a .npz or .parquet file.")
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read all of it and tell which entries are damaged; --delete removes them.")
+    ] = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Also delete where all or most of a folder is gone, without asking.")
     ] = False,
@@ -53,7 +56,7 @@ def command(
     from diptych.search.filling import bulk
     from diptych.search.stores.address import default_index
 
-    if not paths and import_from is None and export_to is None:
+    if not paths and import_from is None and export_to is None and not check:
         raise DiptychError("expected a folder or file to index")
     # Large pictures are told where they are too large; a warning for each of the others helps nobody.
     warnings.filterwarnings("ignore", category=_bomb_warning())
@@ -63,8 +66,12 @@ def command(
         if not bulk.is_first():
             _take_part(device)
             return
-    opened = _open(address, model, keep_locals, device, None if paths else import_from)
+    opened = _open(address, model, keep_locals, device, bool(paths), import_from)
     with opened:
+        if check:
+            _check(opened, delete, as_json)
+            if not paths and import_from is None and export_to is None:
+                return
         outcome: dict[str, Any] = {"index": opened.store.address, "model": opened.model}
         if import_from is not None:
             outcome["imported"] = opened.import_(import_from)
@@ -86,12 +93,25 @@ def command(
         raise typer.Exit(1)
 
 
-def _open(address: str | Path, model: str | None, keep_locals: str | None, device: str, source: Path | None) -> Any:
-    """The index, made where there is none; `source`: vectors from elsewhere, which need no model here."""
+def _open(
+    address: str | Path,
+    model: str | None,
+    keep_locals: str | None,
+    device: str,
+    filled: bool,
+    source: Path | None,
+) -> Any:
+    """The index, made where there is none and something is to be put into it.
+
+    filled: files are to be indexed
+    source: vectors from elsewhere, which need no model here
+    """
     from diptych.search.index import Index
     from diptych.search.open_or_create import open_or_create
 
-    if source is None or model is not None or keep_locals is not None:
+    if not filled and source is None:
+        return Index.open(address, device=device)
+    if filled or source is None or model is not None or keep_locals is not None:
         return open_or_create(address, model, keep_locals=keep_locals, device=device)
     try:
         return Index.open(address, device=device)
@@ -101,6 +121,25 @@ def _open(address: str | Path, model: str | None, keep_locals: str | None, devic
     from diptych.search.filling.exchange import layout_of_file
 
     return Index.create(address, None, layout=layout_of_file(source), device=device)
+
+
+def _check(opened: Any, delete: bool, as_json: bool) -> None:
+    """Tell what is damaged; an exit with status 1 where it stays so."""
+    count = opened.count()
+    damaged = opened.check(delete=delete)
+    for key in damaged:
+        print(f"{key}: not as it was written", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"index": opened.store.address, "checked": count, "damaged": damaged}, ensure_ascii=False))
+    elif damaged:
+        print(f"{opened.store.address}: {len(damaged):,} of {count:,} entries are damaged")
+    else:
+        print(f"{opened.store.address}: all {count:,} entries are as they were written")
+    if damaged and delete:
+        print("they are deleted; index their folders again", file=sys.stderr)
+    elif damaged:
+        print("--check --delete removes them, so that indexing their folders makes them again", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _sync(

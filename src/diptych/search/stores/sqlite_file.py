@@ -65,6 +65,11 @@ class SqliteFile:
         return self._last.about.uid
 
     @property
+    def checksummed(self) -> bool:
+        """Whether checksums are kept in it; files from before version 3 have none."""
+        return self._last.about.version >= 3
+
+    @property
     def generation(self) -> int:
         """How often the file had been replaced by this thread's last look."""
         return self._last.generation

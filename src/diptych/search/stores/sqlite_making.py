@@ -12,7 +12,8 @@ from pathlib import Path
 from diptych.search.stores.store import Layout
 
 APPLICATION_ID = 0x44495054  # "DIPT"
-VERSION = 2
+# Version 3 keeps a checksum (crc32) beside the bytes of vectors and local features; 2 several similarities of sets.
+VERSION = 3
 # A vector of 512 floats is 2 KiB: pages of 4 KiB would stay half empty.
 PAGE_SIZE = 16384
 
@@ -28,9 +29,10 @@ SCHEMA = (
     """CREATE TABLE metadata (entry INTEGER NOT NULL REFERENCES entries ON DELETE CASCADE, name TEXT NOT NULL,
         value NOT NULL, PRIMARY KEY (entry, name)) WITHOUT ROWID""",
     "CREATE INDEX metadata_by_value ON metadata (name, value)",
-    "CREATE TABLE vectors (entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, data BLOB NOT NULL)",
+    """CREATE TABLE vectors (entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, data BLOB NOT NULL,
+        checksum INTEGER NOT NULL)""",
     """CREATE TABLE locals (entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, cells INTEGER NOT NULL,
-        width INTEGER NOT NULL, data BLOB NOT NULL)""",
+        width INTEGER NOT NULL, data BLOB NOT NULL, checksum INTEGER NOT NULL)""",
     "CREATE TABLE deletions (sequence INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL)",
     """CREATE TRIGGER entry_is_gone AFTER DELETE ON entries
         BEGIN INSERT INTO deletions (entry) VALUES (old.id); END""",
