@@ -28,27 +28,27 @@ class Position:
     best_epoch: int = -1
 
 
-def save_checkpoint(
-    run: Path,
-    matcher: Matcher,
-    optimiser: torch.optim.Optimizer,
-    loss: torch.nn.Module,
-    position: Position,
-    card: str,
-    best: bool = False,
-    average: WeightAverage | None = None,
-) -> None:
+@dataclass(frozen=True)
+class Trained:
+    """All that steps change: what a checkpoint holds, and is put back from."""
+
+    matcher: Matcher
+    optimiser: torch.optim.Optimizer
+    loss: torch.nn.Module
+    average: WeightAverage | None = None
+    scaler: torch.amp.GradScaler | None = None
+
+
+def save_checkpoint(run: Path, trained: Trained, position: Position, card: str, best: bool = False) -> None:
     """Write a checkpoint beside the old ones, point `last` (and `best`) at it, then drop what nothing points at."""
     name = f"step-{position.total:08d}"
     folder = run / "checkpoints" / name
     aside = run / "checkpoints" / f".{name}.part"
     shutil.rmtree(aside, ignore_errors=True)
+    average = trained.average
     with nullcontext() if average is None else average.in_place():
-        matcher.save_pretrained(aside, card)
-    state: dict[str, Any] = {"optimiser": optimiser.state_dict(), "loss": loss.state_dict()}
-    if average is not None:
-        state |= {"raw": average.raw(), "averaged_steps": average.steps}
-    torch.save(state, aside / "trainer.pt")
+        trained.matcher.save_pretrained(aside, card)
+    torch.save(_state(trained), aside / "trainer.pt")
     write_json(aside / "position.json", asdict(position))
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(aside, folder)
@@ -61,6 +61,15 @@ def save_checkpoint(
             shutil.rmtree(other, ignore_errors=True)
 
 
+def _state(trained: Trained) -> dict[str, Any]:
+    state: dict[str, Any] = {"optimiser": trained.optimiser.state_dict(), "loss": trained.loss.state_dict()}
+    if trained.average is not None:
+        state |= {"raw": trained.average.raw(), "averaged_steps": trained.average.steps}
+    if trained.scaler is not None:
+        state["scaler"] = trained.scaler.state_dict()
+    return state
+
+
 def _point(link: Path, folder: Path) -> None:
     aside = link.with_name(f".{link.name}.part")
     aside.unlink(missing_ok=True)
@@ -68,24 +77,20 @@ def _point(link: Path, folder: Path) -> None:
     os.replace(aside, link)
 
 
-def load_checkpoint(
-    run: Path,
-    matcher: Matcher,
-    optimiser: torch.optim.Optimizer,
-    loss: torch.nn.Module,
-    average: WeightAverage | None = None,
-) -> Position | None:
+def load_checkpoint(run: Path, trained: Trained) -> Position | None:
     """Put a run back to its last checkpoint; None where there is none yet."""
     folder = run / "last"
     if not folder.is_dir():
         return None
-    load_weights(matcher, folder / "model.safetensors")
+    load_weights(trained.matcher, folder / "model.safetensors")
     try:
         state: dict[str, Any] = torch.load(folder / "trainer.pt", map_location="cpu", weights_only=True)
-        optimiser.load_state_dict(state["optimiser"])
-        loss.load_state_dict(state["loss"])
-        if average is not None:
-            average.restore(state["raw"], state["averaged_steps"])
+        trained.optimiser.load_state_dict(state["optimiser"])
+        trained.loss.load_state_dict(state["loss"])
+        if trained.average is not None:
+            trained.average.restore(state["raw"], state["averaged_steps"])
+        if trained.scaler is not None and "scaler" in state:
+            trained.scaler.load_state_dict(state["scaler"])
     except (OSError, KeyError, ValueError, RuntimeError) as error:
         raise DiptychError(f"{folder / 'trainer.pt'}: not this run's optimiser state: {error}") from None
     return parse(Position, read_json(folder / "position.json"), str(folder / "position.json"))

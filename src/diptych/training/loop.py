@@ -24,10 +24,11 @@ from diptych.matchers.catalog import build_matcher, build_tokenizer
 from diptych.training.average import WeightAverage
 from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches, iterate
 from diptych.training.card import model_card
-from diptych.training.checkpoints import Position, load_checkpoint, save_checkpoint
+from diptych.training.checkpoints import Position, Trained, load_checkpoint, save_checkpoint
 from diptych.training.compiled import columns, compile_backbones, uncompiled
 from diptych.training.data import Splits, load_splits
 from diptych.training.gather import gather
+from diptych.training.gradients import clip_gradients, loss_scaler
 from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
 from diptych.training.log import Log
 from diptych.training.losses.base import Loss
@@ -182,7 +183,8 @@ class Trainer:
         optimiser = build_optimiser(self.config.optimiser, matcher, loss_function, self.config.multipliers)
         decay = self.config.average
         self.average = None if decay is None else WeightAverage(self.matcher, decay)
-        before = load_checkpoint(run, self.matcher, optimiser, self.loss_function, self.average)
+        self.trained = Trained(self.matcher, optimiser, self.loss_function, self.average, loss_scaler(fabric))
+        before = load_checkpoint(run, self.trained)
         self.position = before or Position()
         if self.config.compile:
             compile_backbones(self.matcher)
@@ -272,9 +274,7 @@ class Trainer:
             loss = loss + weighted_terms(self.config.terms, whole.images, whole.texts, self.recipe.model.kind)
         self.fabric.backward(loss)
         self._freeze(epoch)
-        if self.config.clip is not None:
-            parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
-            nn.utils.clip_grad_norm_(parameters, self.config.clip)
+        clip_gradients(self.trained.optimiser, self.config.clip, self.trained.scaler)
         self.optimiser.step()
         if self.average is not None:
             self.average.update()
@@ -323,16 +323,7 @@ class Trainer:
         self.log.read()
         if self.fabric.is_global_zero:
             card = model_card(self.recipe, self.position, self.figures)
-            save_checkpoint(
-                self.run,
-                self.matcher,
-                self.optimiser.optimizer,
-                self.loss_function,
-                self.position,
-                card,
-                best,
-                self.average,
-            )
+            save_checkpoint(self.run, self.trained, self.position, card, best)
         self.fabric.barrier()
 
     def _stopping(self) -> bool:
