@@ -26,6 +26,7 @@ from diptych.training.recipe import Recipe
 from tests.training import toy
 
 ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 
 
 def go(recipe: Recipe, run: Path) -> Outcome:
@@ -33,9 +34,8 @@ def go(recipe: Recipe, run: Path) -> Outcome:
 
 
 def in_a_process(*arguments: object, launcher: tuple[str, ...] = ()) -> int:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     command = [sys.executable, *launcher, "-m", "tests.training.run_toy", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, check=False).returncode
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

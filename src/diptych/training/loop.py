@@ -222,6 +222,7 @@ class Trainer:
         with self.stop.listening():
             while self.position.epoch < self.config.epochs and not self.stop.asked and not self._out_of_patience():
                 self._epoch(batches)
+            batches.close()  # ends the workers
         finished = not self.stop.asked
         self.log.close()
         self.fabric.barrier()
