@@ -13,9 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from diptych.common.config import to_tree
 from diptych.common.errors import DiptychError
-from diptych.common.files import write_json
 from diptych.common.progress import progress_bar
 from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.texts import GRUConfig
@@ -25,6 +23,7 @@ from diptych.training.average import WeightAverage
 from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches, iterate
 from diptych.training.card import model_card
 from diptych.training.checkpoints import Position, Trained, load_checkpoint, save_checkpoint
+from diptych.training.claim import check_claim, claim, locked
 from diptych.training.compiled import columns, compile_backbones, uncompiled
 from diptych.training.data import Splits, load_splits
 from diptych.training.gather import gather
@@ -40,7 +39,7 @@ from diptych.training.optimisation import (
     lr_factor,
     set_learning_rate,
 )
-from diptych.training.recipe import Recipe, load_run_recipe
+from diptych.training.recipe import Recipe
 from diptych.training.signals import StopRequest
 from diptych.training.terms.catalog import weighted_terms
 from diptych.training.validation import validate
@@ -72,15 +71,17 @@ def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Split
     """Train a recipe into the folder `run`, or go on where that run stopped."""
     fabric = _launch(recipe, device or Device())
     torch.set_float32_matmul_precision("high")
-    if fabric.is_global_zero:
-        claim(run, recipe)
-    fabric.barrier()
-    splits = splits or load_splits(recipe.data)
-    torch.manual_seed(recipe.training.seed)
-    matcher = build_for(recipe, splits)
-    loss_function = build_loss(recipe.loss)
-    trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function)
-    return trainer.run_all()
+    with locked(run) if fabric.is_global_zero else nullcontext():
+        check_claim(run, recipe)
+        fabric.barrier()
+        splits = splits or load_splits(recipe.data)
+        torch.manual_seed(recipe.training.seed)
+        matcher = build_for(recipe, splits)
+        loss_function = build_loss(recipe.loss)
+        trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function)
+        if fabric.is_global_zero:
+            claim(run, recipe)
+        return trainer.run_all()
 
 
 def build_for(recipe: Recipe, splits: Splits) -> Matcher:
@@ -92,26 +93,6 @@ def build_for(recipe: Recipe, splits: Splits) -> Matcher:
         else:
             vocabulary = Vocabulary.build(splits.train.captions()[0], recipe.data.at_least)
     return build_matcher(recipe.model, build_tokenizer(recipe.model.text, vocabulary))
-
-
-def claim(run: Path, recipe: Recipe) -> None:
-    """Write the resolved recipe, or see that the run that is there already has the same one."""
-    path, tree = run / "recipe.json", to_tree(recipe)
-    if not path.exists():
-        write_json(path, tree)
-        return
-    old = to_tree(load_run_recipe(run))  # keys that came after it have their defaults
-    if old != tree:
-        changed = next(iter(_differences(old, tree)), "something")
-        raise DiptychError(f"{run}: holds a run of another recipe ({changed} differs); give another --out")
-
-
-def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
-    elif old != new:
-        yield path
 
 
 def _launch(recipe: Recipe, device: Device) -> Any:
