@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,6 +15,7 @@ from diptych.common.errors import DiptychError
 from diptych.evaluation.evaluate import evaluate_matcher
 from diptych.matchers.base import Matcher
 from diptych.training import loop
+from diptych.training.batches import epoch_batches
 from diptych.training.loop import Device, Outcome, train
 from diptych.training.losses.bce import BCEConfig
 from diptych.training.losses.catalog import LossConfig
@@ -24,6 +26,7 @@ from diptych.training.recipe import Recipe
 from tests.training import toy
 
 ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 
 
 def go(recipe: Recipe, run: Path) -> Outcome:
@@ -31,9 +34,8 @@ def go(recipe: Recipe, run: Path) -> Outcome:
 
 
 def in_a_process(*arguments: object, launcher: tuple[str, ...] = ()) -> int:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, *launcher, "-m", "tests.training.run_toy", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, check=False).returncode
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -120,9 +122,12 @@ def test_interrupting_saves_a_checkpoint_and_the_next_call_goes_on(
 
 
 def test_a_loss_that_is_not_a_number_names_the_step_and_the_checkpoint(tmp_path: Path) -> None:
-    recipe = toy.recipe(InfoNCEConfig(), optimiser=OptimiserConfig(kind="sgd", lr=1e38), checkpoint_steps=1)
+    data = toy.splits()
+    features = data.train.features
+    assert isinstance(features, toy.ToyFeatures)
+    features.rows[epoch_batches(data.train, "captions", 8, 0, 0)[2][0][0]][:] = np.inf
     with pytest.raises(DiptychError, match=r"loss is (nan|inf) at step \d+; the last good checkpoint is .*step-"):
-        go(recipe, tmp_path / "run")
+        train(toy.recipe(InfoNCEConfig(), checkpoint_steps=1), tmp_path / "run", Device("cpu"), data)
 
 
 def test_a_folder_with_another_recipe_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from diptych.common.bounds import check_bounds
+
 
 @dataclass(frozen=True)
 class GPOConfig:
@@ -38,8 +40,7 @@ class GPOConfig:
             raise ValueError(f"position_dim: {self.position_dim} is not valid; expected an even number from 2 on")
         if self.hidden < 1 or (self.sequence == "transformer" and self.hidden % 4):
             raise ValueError(f"hidden: {self.hidden} is not valid; expected at least 1, and 4 heads must divide it")
-        if not self.temperature > 0:
-            raise ValueError(f"temperature: {self.temperature} is not valid; expected a number above 0")
+        check_bounds(self, "temperature", above=0)
 
 
 def position_code(count: int, dim: int) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
 from diptych.data.batches import ImageBatch, LocalFeatures, Pixels
 from diptych.encoders.backbones import Backbone, load_backbone
@@ -33,6 +34,9 @@ class FeatureConfig:
     size: int = 224
     regions: int | None = None
 
+    def __post_init__(self) -> None:
+        check_bounds(self, "feature_dim", "size", "regions", low=1)
+
 
 @dataclass(frozen=True)
 class PixelConfig:
@@ -48,6 +52,9 @@ class PixelConfig:
     size: int = 224
     frozen: bool = False
     fixed_statistics: bool = True
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "size", low=1)
 
 
 ImageConfig = FeatureConfig | PixelConfig | TowerConfig

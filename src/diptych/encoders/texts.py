@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
 from diptych.data.batches import Tokens
 from diptych.encoders.bert import Bert, BertConfig
@@ -33,6 +34,10 @@ class GRUConfig:
     vectors: str | None = None
     limit: int | None = None
 
+    def __post_init__(self) -> None:
+        check_bounds(self, "word_dim", "layers", low=1)
+        check_bounds(self, "limit", low=3)
+
 
 @dataclass(frozen=True)
 class TransformerConfig:
@@ -49,6 +54,9 @@ class TransformerConfig:
     frozen: bool = False
     frozen_embeddings: bool = False
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "limit", low=3)
 
 
 TextConfig = GRUConfig | TransformerConfig | TowerConfig

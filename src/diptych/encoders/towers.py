@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from diptych.common.bounds import check_bounds
 from diptych.common.config import read_json
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
@@ -35,6 +36,9 @@ class TowerConfig:
     kind: Literal["tower"] = "tower"
     frozen: bool = False
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "limit", low=3)
 
 
 class VisionTower(Backbone):

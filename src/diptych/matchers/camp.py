@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from diptych.common.bounds import check_bounds
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig, xavier_linear
@@ -81,9 +82,7 @@ class CAMPConfig:
     revised: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in (("dim", self.dim), ("affinity_dim", self.affinity_dim), ("heads", self.heads)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: expected at least 1, got {value}")
+        check_bounds(self, "dim", "affinity_dim", "heads", low=1)
         if self.fusion == "none" and self.gate != "none":
             raise ValueError(f"gate: {self.gate!r} has nothing to gate with fusion 'none'; expected 'none'")
         if self.fusion == "none" and self.residual:

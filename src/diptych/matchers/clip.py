@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from diptych.common.bounds import check_bounds
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.towers import TowerConfig, joint_dimension
 from diptych.matchers.base import Layout, Matcher, Sides, View
@@ -29,6 +30,7 @@ class CLIPConfig:
     dim: int = 512
 
     def __post_init__(self) -> None:
+        check_bounds(self, "dim", low=1)
         if self.image.name != self.text.name:
             raise ValueError(f"text: expected the other tower of {self.image.name!r}, got {self.text.name!r}")
 

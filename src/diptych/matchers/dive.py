@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from diptych.common.bounds import check_bounds, check_share
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig
@@ -59,11 +60,9 @@ class DivEConfig:
     legacy_mask: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("slots", "iterations", "heads", "head_dim", "feed_forward"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
-        if self.alpha <= 0:
-            raise ValueError(f"alpha: expected a number above 0, got {self.alpha}")
+        check_bounds(self, "dim", "slots", "iterations", "heads", "head_dim", "feed_forward", low=1)
+        check_bounds(self, "alpha", above=0)
+        check_share(self, "dropout")
 
 
 @dataclass(frozen=True)

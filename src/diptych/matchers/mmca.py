@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.convolutions import TextCNN
@@ -55,10 +56,10 @@ class MMCAConfig:
     cross_input: Literal["regions", "self-attended"] = "regions"
 
     def __post_init__(self) -> None:
+        check_bounds(self, "dim", "filters", low=1)
+        check_bounds(self, "alpha", low=0)
         if self.heads < 1 or self.dim % self.heads:
             raise ValueError(f"heads: expected a divisor of dim = {self.dim}, got {self.heads}")
-        if self.alpha < 0:
-            raise ValueError(f"alpha: expected 0 or more, got {self.alpha}")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from diptych.common.bounds import check_bounds
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig
@@ -47,10 +48,8 @@ class SCANConfig:
     lse_lambda: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("softmax_lambda", "lse_lambda"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name}: expected a number above 0, got {value!r}")
+        check_bounds(self, "dim", low=1)
+        check_bounds(self, "softmax_lambda", "lse_lambda", above=0)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from diptych.common.bounds import check_bounds
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.gpo import GPO, GPOConfig
@@ -46,6 +47,7 @@ class VSEConfig:
     drop_cells: bool = False
 
     def __post_init__(self) -> None:
+        check_bounds(self, "dim", low=1)
         if "gpo" not in (self.image_pool, self.text_pool) and self.gpo != GPOConfig():
             raise ValueError("gpo: set, but neither image_pool nor text_pool is 'gpo'")
         if self.drop_cells and not isinstance(self.image, PixelConfig):

@@ -5,7 +5,7 @@ would have seen, and several processes share the very batches that one would hav
 """
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -24,6 +24,7 @@ from diptych.encoders.backbones import Preprocess
 from diptych.encoders.preprocess import augment as augment_picture
 from diptych.encoders.size_augmentation import drop_regions, drop_words
 from diptych.training.held_pictures import Views, draw_views
+from diptych.training.signals import leave_signals_to_the_trainer
 
 Sampling = Literal["captions", "one-caption", "all-captions"]
 Pair = tuple[int, int]  # picture, and which of its captions
@@ -202,7 +203,7 @@ class _Places(Sampler[tuple[int, int]]):
             first = 0
 
 
-def iterate(dataset: RunDataset, epoch: int, step: int, epochs: int, workers: int) -> Iterator[Batch]:
+def iterate(dataset: RunDataset, epoch: int, step: int, epochs: int, workers: int) -> Generator[Batch, None, None]:
     """The batches from a place of the run on, made ahead (over the ends of epochs too) by worker processes."""
     loader = DataLoader(
         dataset,
@@ -211,5 +212,6 @@ def iterate(dataset: RunDataset, epoch: int, step: int, epochs: int, workers: in
         num_workers=workers,
         prefetch_factor=4 if workers else None,
         pin_memory=torch.cuda.is_available(),
+        worker_init_fn=leave_signals_to_the_trainer if workers else None,
     )
     yield from loader

@@ -5,6 +5,7 @@ import shutil
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -28,37 +29,63 @@ class Position:
     best_epoch: int = -1
 
 
-def save_checkpoint(
-    run: Path,
-    matcher: Matcher,
-    optimiser: torch.optim.Optimizer,
-    loss: torch.nn.Module,
-    position: Position,
-    card: str,
-    best: bool = False,
-    average: WeightAverage | None = None,
-) -> None:
+@dataclass(frozen=True)
+class Trained:
+    """All that steps change: what a checkpoint holds, and is put back from."""
+
+    matcher: Matcher
+    optimiser: torch.optim.Optimizer
+    loss: torch.nn.Module
+    average: WeightAverage | None = None
+    scaler: torch.amp.GradScaler | None = None
+
+
+def save_checkpoint(run: Path, trained: Trained, position: Position, card: str, best: bool = False) -> None:
     """Write a checkpoint beside the old ones, point `last` (and `best`) at it, then drop what nothing points at."""
-    name = f"step-{position.total:08d}"
-    folder = run / "checkpoints" / name
-    aside = run / "checkpoints" / f".{name}.part"
+    folder = _free(run / "checkpoints" / f"step-{position.total:08d}")
+    aside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(aside, ignore_errors=True)
+    average = trained.average
     with nullcontext() if average is None else average.in_place():
-        matcher.save_pretrained(aside, card)
-    state: dict[str, Any] = {"optimiser": optimiser.state_dict(), "loss": loss.state_dict()}
-    if average is not None:
-        state |= {"raw": average.raw(), "averaged_steps": average.steps}
-    torch.save(state, aside / "trainer.pt")
+        trained.matcher.save_pretrained(aside, card)
+    torch.save(_state(trained), aside / "trainer.pt")
     write_json(aside / "position.json", asdict(position))
-    shutil.rmtree(folder, ignore_errors=True)
+    for path in (*aside.rglob("*"), aside):
+        _sync(path)
     os.replace(aside, folder)
+    _sync(folder.parent)
     _point(run / "last", folder)
     if best:
         _point(run / "best", folder)
+    _sync(run)  # from here on a power cut finds the new checkpoint, and the old ones may go
     pointed = {(run / link).resolve() for link in ("last", "best") if (run / link).is_symlink()}
     for other in (run / "checkpoints").iterdir():
         if other.resolve() not in pointed:
             shutil.rmtree(other, ignore_errors=True)
+
+
+def _free(folder: Path) -> Path:
+    """A name that no checkpoint has: what `last` points at is never taken away before there is a newer one."""
+    names = [folder, *(folder.with_name(f"{folder.name}-{again}") for again in range(2, 100))]
+    return next(name for name in names if not name.exists())
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _state(trained: Trained) -> dict[str, Any]:
+    state: dict[str, Any] = {"optimiser": trained.optimiser.state_dict(), "loss": trained.loss.state_dict()}
+    if trained.average is not None:
+        state |= {"raw": trained.average.raw(), "averaged_steps": trained.average.steps}
+    if trained.scaler is not None:
+        state["scaler"] = trained.scaler.state_dict()
+    return state
 
 
 def _point(link: Path, folder: Path) -> None:
@@ -68,26 +95,49 @@ def _point(link: Path, folder: Path) -> None:
     os.replace(aside, link)
 
 
-def load_checkpoint(
-    run: Path,
-    matcher: Matcher,
-    optimiser: torch.optim.Optimizer,
-    loss: torch.nn.Module,
-    average: WeightAverage | None = None,
-) -> Position | None:
+def has_checkpoint(run: Path) -> bool:
+    """Whether a run has come to its first checkpoint."""
+    last = run / "last"
+    return last.exists() or last.is_symlink() or bool(_whole(run))
+
+
+def _whole(run: Path) -> list[Path]:
+    """Checkpoints that were written to their end, oldest first."""
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+def _last(run: Path) -> Path | None:
+    """The checkpoint to go on from; None where there is none yet."""
+    last = run / "last"
+    if last.is_dir():
+        return last
+    whole = _whole(run)
+    if last.is_symlink():
+        others = f"there is {whole[-1]}" if whole else "there is no other"
+        raise DiptychError(
+            f"{last}: points at a checkpoint that is gone, {os.readlink(last)}; {others}: point it at one, or remove it"
+            " and begin anew"
+        )
+    return whole[-1] if whole else None  # killed between writing its first checkpoint and pointing at it
+
+
+def load_checkpoint(run: Path, trained: Trained) -> Position | None:
     """Put a run back to its last checkpoint; None where there is none yet."""
-    folder = run / "last"
-    if not folder.is_dir():
+    folder = _last(run)
+    if folder is None:
         return None
-    load_weights(matcher, folder / "model.safetensors")
+    load_weights(trained.matcher, folder / "model.safetensors")
     try:
         state: dict[str, Any] = torch.load(folder / "trainer.pt", map_location="cpu", weights_only=True)
-        optimiser.load_state_dict(state["optimiser"])
-        loss.load_state_dict(state["loss"])
-        if average is not None:
-            average.restore(state["raw"], state["averaged_steps"])
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
-        raise DiptychError(f"{folder / 'trainer.pt'}: not this run's optimiser state: {error}") from None
+        trained.optimiser.load_state_dict(state["optimiser"])
+        trained.loss.load_state_dict(state["loss"])
+        if trained.average is not None:
+            trained.average.restore(state["raw"], state["averaged_steps"])
+        if trained.scaler is not None and "scaler" in state:
+            trained.scaler.load_state_dict(state["scaler"])
+    except (OSError, EOFError, KeyError, ValueError, RuntimeError, UnpicklingError) as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise DiptychError(f"{folder / 'trainer.pt'}: damaged, or not this run's optimiser state: {said}") from None
     return parse(Position, read_json(folder / "position.json"), str(folder / "position.json"))
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Collection
 from diptych.data.join import join_collections
@@ -32,6 +33,7 @@ class FilesConfig:
     def __post_init__(self) -> None:
         if not self.path:
             raise ValueError("path: expected one path or several")
+        check_bounds(self, "validation_limit", "at_least", low=1)
         for name in ("features", "images"):
             if getattr(self, name) is not None and len(self.paths) > 1:
                 raise ValueError(f"{name}: is for one path, and there are {len(self.paths)}")
@@ -54,6 +56,10 @@ class ScenesConfig:
     regions: Literal["boxes", "grid", "none"] = "boxes"
     vocabulary: str | None = None
     at_least: int = 1
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "train", "validation", "at_least", low=1)
+        check_bounds(self, "test", "seed", low=0)
 
 
 DataConfig = FilesConfig | ScenesConfig

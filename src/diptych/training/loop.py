@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from diptych.common.config import to_tree
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
-from diptych.common.files import write_json
 from diptych.common.progress import progress_bar
 from diptych.data.vocabulary import Vocabulary
 from diptych.matchers.base import Matcher
@@ -24,10 +22,12 @@ from diptych.matchers.catalog import build_matcher, build_tokenizer, needs_vocab
 from diptych.training.average import WeightAverage
 from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches, iterate
 from diptych.training.card import model_card
-from diptych.training.checkpoints import Position, load_checkpoint, save_checkpoint
+from diptych.training.checkpoints import Position, Trained, load_checkpoint, save_checkpoint
+from diptych.training.claim import check_claim, claim, locked
 from diptych.training.compiled import columns, compile_backbones, uncompiled
 from diptych.training.data import Splits, load_splits
 from diptych.training.gather import gather
+from diptych.training.gradients import clip_gradients, loss_scaler
 from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
 from diptych.training.log import TrainingLog
 from diptych.training.losses.base import Loss
@@ -39,7 +39,7 @@ from diptych.training.optimisation import (
     lr_factor,
     set_learning_rate,
 )
-from diptych.training.recipe import Recipe, load_run_recipe
+from diptych.training.recipe import Recipe
 from diptych.training.signals import StopRequest
 from diptych.training.terms.catalog import weighted_terms
 from diptych.training.validation import validate
@@ -75,15 +75,17 @@ def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Split
     """Train a recipe into the folder `run`, or go on where that run stopped."""
     fabric = _launch(recipe, device or Device())
     torch.set_float32_matmul_precision("high")
-    if fabric.is_global_zero:
-        claim(run, recipe)
-    fabric.barrier()
-    splits = splits or load_splits(recipe.data)
-    torch.manual_seed(recipe.training.seed)
-    matcher = build_for(recipe, splits)
-    loss_function = build_loss(recipe.loss)
-    trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function)
-    return trainer.run_all()
+    with locked(run) if fabric.is_global_zero else nullcontext():
+        check_claim(run, recipe)
+        fabric.barrier()
+        splits = splits or load_splits(recipe.data)
+        torch.manual_seed(recipe.training.seed)
+        matcher = build_for(recipe, splits)
+        loss_function = build_loss(recipe.loss)
+        trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function)
+        if fabric.is_global_zero:
+            claim(run, recipe)
+        return trainer.run_all()
 
 
 def build_for(recipe: Recipe, splits: Splits) -> Matcher:
@@ -95,26 +97,6 @@ def build_for(recipe: Recipe, splits: Splits) -> Matcher:
         else:
             vocabulary = Vocabulary.build(splits.train.captions()[0], recipe.data.at_least)
     return build_matcher(recipe.model, build_tokenizer(recipe.model.text, vocabulary))
-
-
-def claim(run: Path, recipe: Recipe) -> None:
-    """Write the resolved recipe, or see that the run that is there already has the same one."""
-    path, tree = run / "recipe.json", to_tree(recipe)
-    if not path.exists():
-        write_json(path, tree)
-        return
-    old = to_tree(load_run_recipe(run))  # keys that came after it have their defaults
-    if old != tree:
-        changed = next(iter(_differences(old, tree)), "something")
-        raise DiptychError(f"{run}: holds a run of another recipe ({changed} differs); give another --out")
-
-
-def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
-    elif old != new:
-        yield path
 
 
 def _launch(recipe: Recipe, device: Device) -> Any:
@@ -187,7 +169,8 @@ class Trainer:
         optimiser = build_optimiser(self.config.optimiser, matcher, loss_function, self.config.multipliers)
         decay = self.config.average
         self.average = None if decay is None else WeightAverage(self.matcher, decay)
-        before = load_checkpoint(run, self.matcher, optimiser, self.loss_function, self.average)
+        self.trained = Trained(self.matcher, optimiser, self.loss_function, self.average, loss_scaler(fabric))
+        before = load_checkpoint(run, self.trained)
         self.position = before or Position()
         if self.config.compile:
             compile_backbones(self.matcher)
@@ -225,6 +208,7 @@ class Trainer:
         with self.stop.listening():
             while self.position.epoch < self.config.epochs and not self.stop.asked and not self._out_of_patience():
                 self._epoch(batches)
+            batches.close()  # ends the workers
         finished = not self.stop.asked
         self.log.close()
         self.fabric.barrier()
@@ -277,9 +261,7 @@ class Trainer:
             loss = loss + weighted_terms(self.config.terms, whole.images, whole.texts, self.recipe.model.kind)
         self.fabric.backward(loss)
         self._freeze(epoch)
-        if self.config.clip is not None:
-            parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
-            nn.utils.clip_grad_norm_(parameters, self.config.clip)
+        clip_gradients(self.trained.optimiser, self.config.clip, self.trained.scaler)
         self.optimiser.step()
         if self.average is not None:
             self.average.update()
@@ -328,16 +310,7 @@ class Trainer:
         self.log.read()
         if self.fabric.is_global_zero:
             card = model_card(self.recipe, self.position, self.figures)
-            save_checkpoint(
-                self.run,
-                self.matcher,
-                self.optimiser.optimizer,
-                self.loss_function,
-                self.position,
-                card,
-                best,
-                self.average,
-            )
+            save_checkpoint(self.run, self.trained, self.position, card, best)
         self.fabric.barrier()
 
     def _stopping(self) -> bool:

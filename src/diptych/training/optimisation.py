@@ -7,7 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from diptych.common.bounds import check_bounds, check_share
 from diptych.common.errors import DiptychError, nearest
+
+LARGEST_RATE = 100.0  # what is above is a slip of the pen
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,11 @@ class OptimiserConfig:
     lr: float = 5e-4
     weight_decay: float = 0.0
     momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "lr", low=0, high=LARGEST_RATE)
+        check_bounds(self, "weight_decay", low=0)
+        check_share(self, "momentum")
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,10 @@ class ScheduleConfig:
     factor: float = 0.1
     warmup_start: float = 0.0
     warmup_epochs: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "milestones", "warmup_start", "warmup_epochs", low=0)
+        check_bounds(self, "factor", above=0)
 
 
 def lr_factor(config: ScheduleConfig, epoch: float, epochs: int) -> float:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from diptych.common.bounds import check_bounds, check_share
 from diptych.common.config import merge, override, parse, read_json, read_toml
 from diptych.common.errors import DiptychError, nearest
 from diptych.matchers.catalog import MatcherConfig
@@ -58,6 +59,12 @@ class TrainingConfig:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
+        check_bounds(self, "epochs", "batch_size", "evaluate_epochs", low=1)
+        check_bounds(self, "score_rows", "patience", "checkpoint_steps", "hold_pictures", low=1)
+        check_bounds(self, "seed", "workers", "multipliers", "frozen_epochs", "terms", low=0)
+        check_bounds(self, "clip", above=0)
+        check_bounds(self, "drop_regions", "drop_words", low=0, high=1)
+        check_share(self, "average")
         for name in self.terms:
             if name not in TERMS:
                 raise ValueError(f"terms: there is no term {name!r}; {nearest(name, list(TERMS))}")

@@ -14,11 +14,18 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the two signals; a second one ends the run at once."""
+        """Take the two signals; a second Ctrl-C ends the run at once.
+
+        A second SIGTERM does not: timeout(1) and batch systems send one to a process and one to its group.
+        """
+        interrupted = False
 
         def ask(number: int, frame: Any) -> None:
-            if self.asked:
-                raise KeyboardInterrupt
+            nonlocal interrupted
+            if number == signal.SIGINT:
+                if interrupted:
+                    raise KeyboardInterrupt
+                interrupted = True
             self.asked = True
 
         try:
@@ -30,3 +37,9 @@ class StopRequest:
         finally:
             for number, handler in before:
                 signal.signal(number, handler)
+
+
+def leave_signals_to_the_trainer(worker: int) -> None:
+    """A data worker ignores the two signals, which come to the whole group of processes: the trainer ends it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

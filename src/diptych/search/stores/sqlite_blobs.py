@@ -74,9 +74,12 @@ def damaged_keys(db: sqlite3.Connection, file: SqliteFile) -> Iterator[str]:
         (after, ROWS_AT_ONCE),
     ).fetchall():
         for _, key, data, checksum, cells, width, features, features_checksum in rows:
-            if data is None or not _whole(data, checksum, file.layout) or not _unit(data, file.layout):
-                yield key
-            elif features is not None and not _whole_locals((cells, width), features, features_checksum):
+            if (
+                data is None
+                or not _whole(data, checksum, file.layout)
+                or not _unit(data, file.layout)
+                or (features is not None and not _whole_locals((cells, width), features, features_checksum))
+            ):
                 yield key
         after = rows[-1][0]
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from diptych.common.bounds import check_bounds
 from diptych.training.losses.base import Loss, own_scores
 from diptych.training.losses.mining import Mining, Negatives
 from diptych.training.losses.reduction import Reduction
@@ -26,6 +27,9 @@ class BCEConfig:
     reduction: Reduction = "mean"
     all_negatives_epochs: int = 0
     learned_scale: bool = False
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "all_negatives_epochs", low=0)
 
     def build(self) -> Loss:
         """The loss with these settings."""

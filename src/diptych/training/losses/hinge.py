@@ -5,6 +5,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from diptych.common.bounds import check_bounds
 from diptych.training.losses.base import Loss, own_scores
 from diptych.training.losses.mining import Mining, Negatives
 from diptych.training.losses.reduction import Reduction
@@ -22,6 +23,9 @@ class HingeConfig:
     negatives: Negatives = "hardest"
     reduction: Reduction = "mean"
     all_negatives_epochs: int = 0
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "margin", "all_negatives_epochs", low=0)
 
     def build(self) -> Loss:
         """The loss with these settings."""

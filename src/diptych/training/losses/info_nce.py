@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from diptych.common.bounds import check_bounds
 from diptych.training.losses.base import Loss, own_scores
 from diptych.training.losses.reduction import Reduction
 
@@ -18,6 +19,9 @@ class InfoNCEConfig:
     kind: Literal["infonce"] = "infonce"
     temperature: float = 0.07
     reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "temperature", above=0)
 
     def build(self) -> Loss:
         """The loss with these settings."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from diptych.common.bounds import check_bounds
 from diptych.training.losses.base import Loss
 from diptych.training.losses.reduction import Reduction
 
@@ -20,6 +21,10 @@ class SigmoidConfig:
     scale: float = 10.0
     bias: float = -10.0
     reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "scale", above=0)
+        check_bounds(self, "bias")
 
     def build(self) -> Loss:
         """The loss with these settings."""
