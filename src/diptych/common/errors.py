@@ -7,6 +7,11 @@ class DiptychError(Exception):
     """Bad input, said in one sentence that names the file or field and what was expected.
 
     The command line prints the sentence and exits with status 1; anything else is a bug and keeps its traceback.
+
+    >>> Matcher.from_pretrained("./nowhere")
+    Traceback (most recent call last):
+    ...
+    diptych.common.errors.DiptychError: ./nowhere: no such folder; expected one that ...
     """
 
 
