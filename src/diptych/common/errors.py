@@ -10,6 +10,11 @@ class DiptychError(Exception):
 
     what: what was found and expected
     where: the file, folder, row or field that it was found in; the sentence begins with it, unless it is None
+
+    >>> Matcher.from_pretrained("./nowhere")
+    Traceback (most recent call last):
+    ...
+    diptych.common.errors.DiptychError: ./nowhere: no such folder or model; expected ...
     """
 
     def __init__(self, what: str, where: object = None) -> None:

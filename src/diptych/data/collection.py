@@ -16,7 +16,11 @@ Open = Callable[[], Image.Image]
 
 @dataclass(frozen=True)
 class Sentence:
-    """One caption: its text, and its id in the source (a COCO annotation id, say)."""
+    """One caption: its text, and its id in the source (a COCO annotation id, say).
+
+    >>> Sentence("a red dog", id="17").text
+    'a red dog'
+    """
 
     text: str
     id: str
@@ -28,6 +32,10 @@ class Item:
 
     `open` decodes the picture when it is wanted (`None` where only features are at hand); `path` says where it is
     for people; `row` is its row in the collection's features.
+
+    >>> item = collection.items[0]
+    >>> item.id, item.split, len(item.sentences), item.open().size
+    ('dog', 'train', 2, (60, 40))
     """
 
     id: str
@@ -41,7 +49,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Regions:
-    """The local features of one picture: vectors (regions, f), boxes (regions, 4) as x0 y0 x1 y1 in pixels or None."""
+    """The local features of one picture: vectors (regions, f), boxes (regions, 4) as x0 y0 x1 y1 in pixels or None.
+
+    >>> Regions(np.zeros((36, 2048), np.float32)).vectors.shape
+    (36, 2048)
+    """
 
     vectors: np.ndarray
     boxes: np.ndarray | None = None
@@ -63,7 +75,11 @@ class Features(Protocol):
 
 @dataclass(frozen=True)
 class DataProblem:
-    """Something wrong in the data: where it is, and what was found and expected."""
+    """Something wrong in the data: where it is, and what was found and expected.
+
+    >>> print(DataProblem("captions.csv: line 3", "expected a caption, found nothing"))
+    captions.csv: line 3: expected a caption, found nothing
+    """
 
     where: str
     what: str
@@ -74,7 +90,11 @@ class DataProblem:
 
 @dataclass(frozen=True)
 class Collection:
-    """Pictures with their sentences, and their local features where there are any."""
+    """Pictures with their sentences, and their local features where there are any.
+
+    >>> [item.id for item in collection.items]
+    ['dog', 'boat', 'cat']
+    """
 
     name: str
     items: Sequence[Item]
@@ -86,15 +106,28 @@ class Collection:
         return len(self.items)
 
     def split(self, *names: str) -> "Collection":
-        """The items of the named splits, in order."""
+        """The items of the named splits, in order.
+
+        >>> len(collection.split("train")), len(collection.split("train", "test"))
+        (2, 3)
+        """
         return replace(self, items=[item for item in self.items if item.split in names])
 
     def first(self, count: int) -> "Collection":
-        """The first `count` items."""
+        """The first `count` items.
+
+        >>> len(collection.first(2))
+        2
+        """
         return replace(self, items=list(self.items[:count]))
 
     def with_features(self, features: Features, rows: dict[str, int]) -> "Collection":
-        """The same pictures with local features, `rows` giving each item's row by its id."""
+        """The same pictures with local features, `rows` giving each item's row by its id.
+
+        >>> features = FeatureFile("regions.features")
+        >>> collection.with_features(features, features.rows).features.dim
+        12
+        """
         missing = next((item.id for item in self.items if item.id not in rows), None)
         if missing is not None:
             raise DiptychError(f"the features have no row for the picture {missing!r}", where=self.name)
@@ -102,14 +135,23 @@ class Collection:
 
     @property
     def splits(self) -> dict[str, int]:
-        """How many pictures each split has."""
+        """How many pictures each split has.
+
+        >>> collection.splits
+        {'train': 2, 'test': 1}
+        """
         counts: dict[str, int] = {}
         for item in self.items:
             counts[item.split] = counts.get(item.split, 0) + 1
         return counts
 
     def captions(self) -> tuple[list[str], np.ndarray]:
-        """All sentences in order, and for each the position of its picture: (sentences,) int64."""
+        """All sentences in order, and for each the position of its picture: (sentences,) int64.
+
+        >>> texts, owners = collection.captions()
+        >>> texts[:2], owners
+        (['a red dog', 'the dog'], array([0, 0, 1, 1, 2, 2]))
+        """
         texts = [s.text for item in self.items for s in item.sentences]
         counts = np.array([len(item.sentences) for item in self.items], dtype=np.int64)
         return texts, np.repeat(np.arange(len(self.items), dtype=np.int64), counts)

@@ -60,7 +60,12 @@ def is_feature_file(path: Path) -> bool:
 
 
 class FeatureFile:
-    """Local features read a row at a time from a memory-mapped file; `rows` finds a picture's row by its id."""
+    """Local features read a row at a time from a memory-mapped file; `rows` finds a picture's row by its id.
+
+    >>> features = FeatureFile("regions.features")
+    >>> features[features.rows["dog"]].vectors.shape
+    (16, 12)
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -110,7 +115,10 @@ class FeatureFile:
         return {id: row for row, id in enumerate(self.ids)}
 
     def verify(self) -> None:
-        """Read every byte and compare it with the checksums; an error names what is damaged."""
+        """Read every byte and compare it with the checksums; an error names what is damaged.
+
+        >>> FeatureFile("regions.features").verify()
+        """
         for name in self._arrays:
             if hashlib.sha256(self._array(name).tobytes()).hexdigest() != self._arrays[name]["sha256"]:
                 raise DiptychError(

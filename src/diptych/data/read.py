@@ -54,6 +54,10 @@ def read_collection(
     split: only this one; `dev_limit`: cut the validation split to its first pictures, as everyone does on COCO
     skip_bad: go on without what is bad and list it in `problems`; else the first problem is an error
     deep: also decode every picture and look at every feature
+
+    >>> collection = read_collection("captions.csv")
+    >>> len(collection), collection.splits
+    (3, {'train': 2, 'test': 1})
     """
     faults = Faults(skip_bad)
     collection = gather(path, faults, images, features, captions, split, dev_limit)

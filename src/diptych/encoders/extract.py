@@ -33,6 +33,10 @@ def load_extractor(name: str, size: int | None = None, regions: int | None = Non
 
     size: as the backbone or detector takes it, its own where None
     regions: most regions of a picture; of a detector only
+
+    >>> extractor = load_extractor("vit", size=32)  # a folder, a name of the hub, or `efficientnet-lite0`
+    >>> extractor.regions([Image.open("dog.png")])[0].vectors.shape
+    (16, 12)
     """
     from diptych.encoders.detectors import load_detector
     from diptych.encoders.efficientnet import NAMES

@@ -65,7 +65,12 @@ def compare(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> RunComparison:
-    """Compare runs by name, each with its evaluation on the same queries; the first is the base."""
+    """Compare runs by name, each with its evaluation on the same queries; the first is the base.
+
+    >>> runs = {"mine": evaluate_matcher(matcher, collection), "theirs": evaluate_matcher(other, collection)}
+    >>> compare(runs, draws=50, permutations=50).differences["rsum"]["theirs"].p <= 1
+    True
+    """
     if len(evaluations) < 2:
         raise DiptychError(f"compare: expected at least two runs, got {len(evaluations)}")
     if not 0 < confidence < 1 or draws < 1 or permutations < 1:

@@ -20,6 +20,11 @@ def near_miss_figures(
     near-miss/sentence: the scene's sentence above the changed one; near-miss/picture: the sentence's scene above the
     changed one; near-miss/ATTRIBUTE: both kinds, of pairs that differ in that attribute; near-miss/all: all of them.
     regions: what the matcher was trained on, where it takes local features
+
+    >>> from diptych.data.scenes import near_miss_set
+    >>> figures = near_miss_figures(matcher, near_miss_set(4))
+    >>> 0 <= figures["near-miss/all"] <= 100
+    True
     """
     sentence, picture = near_miss_hits(matcher, pairs, regions)
     attributes = np.array([pair.attribute for pair in pairs])

@@ -85,7 +85,11 @@ class PublishedTable:
 
 @lru_cache
 def published_tables() -> dict[str, PublishedTable]:
-    """All tables by id, paper by paper in the order they are printed."""
+    """All tables by id, paper by paper in the order they are printed.
+
+    >>> "camp/table-3" in published_tables()
+    True
+    """
     tables = {}
     folder = files("diptych.evaluation") / "published"
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
@@ -122,7 +126,11 @@ def published_tables() -> dict[str, PublishedTable]:
 
 
 def published(id: str) -> PublishedTable:
-    """A table by its id, such as `camp/table-3` or `vse-infinity/table-4`."""
+    """A table by its id, such as `camp/table-3` or `vse-infinity/table-4`.
+
+    >>> published("camp/table-1").row("CAMP (ours)", "coco-1k").figures()["coco-1k/i2t/r@1"]
+    72.3
+    """
     tables = published_tables()
     if id not in tables:
         raise DiptychError(f"no such published table; {nearest(id, list(tables))}", where=id)

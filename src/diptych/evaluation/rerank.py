@@ -41,6 +41,10 @@ def evaluate_reranked(
     """Recall of `fast` with the top `depth` of each query rescored by `slow`, and the seconds that each stage took.
 
     seconds/first: ranking everything with the fast matcher, both ways; seconds/second: rescoring, both ways
+
+    >>> result = evaluate_reranked(matcher, other, collection, depth=0.5)
+    >>> "seconds/second" in result.figures
+    True
     """
     if not 0 < depth <= 1:
         raise DiptychError(f"depth: expected a part above 0 and at most 1, got {depth}")

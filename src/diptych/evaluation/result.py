@@ -25,6 +25,10 @@ class Evaluation:
     per_query: `i2t/query` and `i2t/owner` (queries,): positions of what asks and of its picture; `i2t/weight`: its
         share of the figures; then `i2t/optimistic` and `i2t/pessimistic` ranks, or the query's own figures; and
         the same for `t2i`; `image_ids` (images,) and `sentence_ids` (sentences,) where they are known
+
+    >>> result = evaluate_matcher(matcher, collection)
+    >>> result["rsum"] == sum(result[f"{way}/r@{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10))
+    True
     """
 
     protocol: str
@@ -39,18 +43,30 @@ class Evaluation:
     notes: tuple[str, ...] = field(default=())
 
     def __getitem__(self, name: str) -> float:
-        """A figure by its name, with the protocol in front or without."""
+        """A figure by its name, with the protocol in front or without.
+
+        >>> evaluation["i2t/r@10"]
+        100.0
+        """
         for key in (name, prefixed(self.protocol, name)):
             if key in self.figures:
                 return self.figures[key]
         raise DiptychError(f"no such figure; {nearest(name, list(self.figures))}", where=name)
 
     def described(self, *, model: str = "", data: str = "", split: str = "", notes: Sequence[str] = ()) -> "Evaluation":
-        """The same result, saying what was evaluated on what."""
+        """The same result, saying what was evaluated on what.
+
+        >>> evaluation.described(model="runs/mine", split="test").model
+        'runs/mine'
+        """
         return replace(self, model=model, data=data, split=split, notes=self.notes + tuple(notes))
 
     def with_figures(self, extra: dict[str, float]) -> "Evaluation":
-        """More figures of the model's own, under the same protocol."""
+        """More figures of the model's own, under the same protocol.
+
+        >>> evaluation.with_figures({"seconds": 2.0})["seconds"]
+        2.0
+        """
         return replace(self, figures=self.figures | {prefixed(self.protocol, k): float(v) for k, v in extra.items()})
 
     def tree(self) -> dict[str, Any]:
@@ -69,12 +85,20 @@ class Evaluation:
         }
 
     def flat(self) -> dict[str, Any]:
-        """One object with the figures at the top, beside what was evaluated: what `--json` prints."""
+        """One object with the figures at the top, beside what was evaluated: what `--json` prints.
+
+        >>> evaluation.flat()["i2t/r@10"]
+        100.0
+        """
         tree = self.tree()
         return {key: tree[key] for key in tree if key not in ("format", "figures")} | self.figures
 
     def save(self, folder: Path) -> Path:
-        """Write `<protocol>-<split>.json` and, beside it, the per-query results as .npz; returns the JSON's path."""
+        """Write `<protocol>-<split>.json` and, beside it, the per-query results as .npz; returns the JSON's path.
+
+        >>> evaluation.described(split="test").save(Path("evaluations")).name
+        'all-pairs-test.json'
+        """
         name = f"{self.protocol}-{self.split}" if self.split else self.protocol
         path = folder / f"{name.replace('/', '-')}.json"
         with written_aside(path.with_suffix(".npz")) as aside, aside.open("wb") as file:
@@ -84,7 +108,12 @@ class Evaluation:
 
     @staticmethod
     def load(path: Path) -> "Evaluation":
-        """Read what `save` wrote."""
+        """Read what `save` wrote.
+
+        >>> path = evaluation.save(Path("evaluations"))
+        >>> Evaluation.load(path)["rsum"] == evaluation["rsum"]
+        True
+        """
         tree = read_json(path)
         if not isinstance(tree, dict) or tree.get("format") != FORMAT:
             raise DiptychError(f"format: expected {FORMAT!r}", where=path)

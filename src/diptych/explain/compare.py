@@ -45,7 +45,12 @@ class SwappedPairs:
 def compare(
     matcher: Matcher, images: Sequence[Picture | Regions], sentences: Sequence[str], *, left_out: bool = True
 ) -> SwappedPairs:
-    """Every picture with every sentence; sentence i is picture i's own."""
+    """Every picture with every sentence; sentence i is picture i's own.
+
+    >>> swapped = compare(matcher, ["dog.png", "boat.png"], ["a red dog", "two boat"], left_out=False)
+    >>> swapped.scores().shape
+    (2, 2)
+    """
     if len(images) != len(sentences) or len(images) < 2:
         raise DiptychError(
             f"compare: {len(images)} pictures and {len(sentences)} sentences; expected as many of each, two or more"

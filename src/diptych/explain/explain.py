@@ -30,6 +30,10 @@ def explain(
     image: a picture, or its local features (with boxes, if it is to be drawn)
     left_out: also leave out each word and region, which takes (regions + 1) (words + 1) scores
     sentences: among which the nearest of each slot are looked for, where the matcher keeps sets
+
+    >>> told = explain(matcher, "dog.png", "a red dog")
+    >>> told.words, sorted(told.arrays())
+    (('a', 'red', 'dog'), ['region_drop', 'region_share', 'together', 'word_drop', 'word_share'])
     """
     ids = matcher.tokenizer.ids(sentence)
     words = sentence_words(matcher.tokenizer, sentence)

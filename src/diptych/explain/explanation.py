@@ -35,6 +35,10 @@ class Explanation:
             there, s - s(without w) - s(without r) + s(without both)
     prefers: names of what tells best where the words look, the best first
     nearest: for each slot of the picture the nearest of the given sentences with their cosines, best first
+
+    >>> told = explain(matcher, "dog.png", "a red dog")
+    >>> told.title, told.regions, told.grid
+    ('VSE', 16, (4, 4))
     """
 
     kind: str
@@ -51,11 +55,19 @@ class Explanation:
     nearest: tuple[tuple[tuple[str, float], ...], ...] = ()
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays by name."""
+        """All arrays by name.
+
+        >>> told.arrays()["word_drop"].shape
+        (3,)
+        """
         return {name: one.values for name, one in self.shown.items()}
 
     def array(self, name: str) -> np.ndarray | None:
-        """One array; None where the matcher does not show it."""
+        """One array; None where the matcher does not show it.
+
+        >>> told.array("word_gates") is None  # CAMP alone has gates
+        True
+        """
         one = self.shown.get(name)
         return None if one is None else one.values
 
@@ -64,6 +76,10 @@ class Explanation:
 
         The words' own attention; else how much of the regions' attention each word draws; else what the two do
         together: in the order that the matcher prefers.
+
+        >>> name, maps = told.looks()
+        >>> name, maps.shape
+        ('together', (3, 16))
         """
         for name in self.prefers:
             array = self.array(name)
@@ -72,7 +88,11 @@ class Explanation:
         return None
 
     def answers(self) -> tuple[str, np.ndarray] | None:
-        """Which words each region has to do with, and the array that says so: (regions, words), 0 or more."""
+        """Which words each region has to do with, and the array that says so: (regions, words), 0 or more.
+
+        >>> told.answers()[1].shape
+        (16, 3)
+        """
         attention = self.array("region_to_word")
         if attention is not None and self.prefers[0] != "together":
             return "region_to_word", attention
@@ -83,6 +103,10 @@ class Explanation:
         """Where the whole sentence looks: (regions,), 0 or more.
 
         What won the pooling; else the last iteration's slots, all together; else the mean over words of `looks`.
+
+        >>> name, map = told.whole()
+        >>> name, map.shape
+        ('region_share', (16,))
         """
         share, slots, looks = self.array("region_share"), self.array("slot_to_region"), self.looks()
         if share is not None:
@@ -92,7 +116,11 @@ class Explanation:
         return None if looks is None or not self.words else (looks[0], looks[1].mean(0))
 
     def strength(self) -> tuple[str, np.ndarray] | None:
-        """What the words are shaded by: (words,). Gates; else SCAN's cosines; else the score's drop; else shares."""
+        """What the words are shaded by: (words,). Gates; else SCAN's cosines; else the score's drop; else shares.
+
+        >>> told.strength()[0]
+        'word_drop'
+        """
         for name in ("word_gates", "word_fit", "word_drop", "word_share"):
             array = self.array(name)
             if array is not None:
@@ -100,7 +128,11 @@ class Explanation:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for a JSON file: each array with its axes, shape and values."""
+        """Everything, for a JSON file: each array with its axes, shape and values.
+
+        >>> told.to_json()["arrays"]["together"]["axes"]
+        ['words', 'regions']
+        """
         return {
             "model": self.kind,
             "title": self.title,

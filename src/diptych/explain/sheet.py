@@ -28,7 +28,11 @@ Tile = tuple[Image.Image, str]
 
 
 def explanation_sheet(explanation: Explanation, picture: Image.Image, width: int = 960) -> Image.Image:
-    """The explanation of one pair as one picture."""
+    """The explanation of one pair as one picture.
+
+    >>> explanation_sheet(told, Image.open("dog.png"), width=480).width
+    480
+    """
     inner = width - 2 * MARGIN
     blocks: list[Image.Image] = [heading(explanation, inner)]
     third = (inner - 2 * GAP) // 3

@@ -48,6 +48,10 @@ class Matcher(nn.Module, ABC):
     title: the model's name for people
     looks: names of views, the best first, of which the first that is there shows where each word looks
     follows_locals: what is kept of a picture follows from its local vectors, so that some of them can be left out
+
+    >>> matcher = Matcher.from_pretrained("model")
+    >>> matcher.similarity(["dog.png", "boat.png"], ["a red dog", "two boat", "the cat"]).shape
+    torch.Size([2, 3])
     """
 
     title: ClassVar[str] = "matcher"
@@ -71,39 +75,73 @@ class Matcher(nn.Module, ABC):
 
     @abstractmethod
     def keep_images(self, encoded: Encoded) -> Kept:
-        """What is kept of encoded pictures, with gradient."""
+        """What is kept of encoded pictures, with gradient.
+
+        >>> matcher.keep_images(matcher.image_encoder(pixels)).vectors.shape
+        torch.Size([3, 1, 8])
+        """
 
     @abstractmethod
     def keep_texts(self, encoded: Encoded) -> Kept:
-        """What is kept of encoded sentences, with gradient."""
+        """What is kept of encoded sentences, with gradient.
+
+        >>> tokens = encode(matcher.tokenizer, ["a red dog", "the cat"])
+        >>> matcher.keep_texts(matcher.text_encoder(tokens)).vectors.shape
+        torch.Size([2, 1, 8])
+        """
 
     @abstractmethod
     def score(self, images: Kept, texts: Kept) -> Tensor:
-        """Scores of all pairs: (n images, m sentences)."""
+        """Scores of all pairs: (n images, m sentences).
+
+        >>> images, texts = matcher.encode_images(["dog.png", "boat.png"]), matcher.encode_texts(["a red dog"])
+        >>> matcher.score(images, texts).shape
+        torch.Size([2, 1])
+        """
 
     # What a paper may define besides.
 
     def logits(self, images: Kept, texts: Kept) -> Tensor:
-        """What a binary loss sees of all pairs: (n, m). A matcher whose score is a sigmoid returns its argument."""
+        """What a binary loss sees of all pairs: (n, m). A matcher whose score is a sigmoid returns its argument.
+
+        >>> torch.equal(matcher.logits(images, texts), matcher.score(images, texts))  # of a cosine
+        True
+        """
         return self.score(images, texts)
 
     def score_pairs(self, images: Kept, texts: Kept) -> Tensor:
-        """Scores of aligned pairs: (n,) for n pictures and n sentences."""
+        """Scores of aligned pairs: (n,) for n pictures and n sentences.
+
+        >>> torch.allclose(matcher.score_pairs(images, texts), matcher.score(images, texts).diagonal(), atol=1e-6)
+        True
+        """
         return torch.stack([self.score(images[[i]], texts[[i]])[0, 0] for i in range(len(images))])
 
     def pair_floats(self, regions: int, words: int) -> int:
-        """Numbers of working memory that one pair takes in `score`; sizes the blocks."""
+        """Numbers of working memory that one pair takes in `score`; sizes the blocks.
+
+        >>> matcher.pair_floats(regions=36, words=12)  # a dot product
+        1
+        """
         return 1
 
     def layout(self) -> Layout | None:
         """What a search store must hold of each item, where scores compare vectors; None where each pair is scored.
 
         `keep_images` and `keep_texts` then give unit vectors (n, K, d), and `score` is what the layout compares.
+
+        >>> layout = matcher.layout()
+        >>> layout.dim, layout.set_size
+        (8, 1)
         """
         return None
 
     def pair_figures(self, images: Kept, texts: Kept, owners: Tensor) -> dict[str, float]:
-        """Figures of its own, by name, that an evaluation shows; `owners` (sentences,) gives each one's picture."""
+        """Figures of its own, by name, that an evaluation shows; `owners` (sentences,) gives each one's picture.
+
+        >>> matcher.pair_figures(images, texts, torch.arange(3))  # DivE has some, VSE none
+        {}
+        """
         return {}
 
     def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
@@ -111,15 +149,29 @@ class Matcher(nn.Module, ABC):
 
         encoded: the encoded pictures and sentences that were kept, where they are at hand; some things are seen of
         local vectors alone
+
+        >>> sides = matcher.image_encoder(pixels), matcher.text_encoder(tokens)
+        >>> views = matcher.see(matcher.keep_images(sides[0]), matcher.keep_texts(sides[1]), sides)
+        >>> views["region_share"].axes
+        ('regions',)
         """
         return {}
 
     def pools(self) -> dict[str, GPO]:
-        """The learned pooling operators, by side: `pictures`, `sentences`."""
+        """The learned pooling operators, by side: `pictures`, `sentences`.
+
+        >>> matcher.pools()  # of VSE∞, those of `pictures` and `sentences`
+        {}
+        """
         return {}
 
     def points(self, kept: Kept) -> tuple[Tensor, str]:
-        """Unit vectors (n, points, d) that stand for items on a map, and what one of them is, for people."""
+        """Unit vectors (n, points, d) that stand for items on a map, and what one of them is, for people.
+
+        >>> points, told = matcher.points(images)
+        >>> points.shape, told
+        (torch.Size([3, 1, 8]), 'the vector of a picture or sentence')
+        """
         if kept.vectors.shape[1] == 1:
             return l2(kept.vectors.float()), "the vector of a picture or sentence"
         mean = mean_pool(kept.vectors.float(), kept.mask).unsqueeze(1)
@@ -133,12 +185,22 @@ class Matcher(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Where the weights are.
+
+        >>> matcher.to("cpu").device
+        device(type='cpu')
+        """
         return next(self.parameters()).device
 
     @contextmanager
     def inference(self) -> Iterator[None]:
-        """Eval mode without gradients; the former mode comes back."""
+        """Eval mode without gradients; the former mode comes back.
+
+        >>> with matcher.inference():
+        ...     scores = matcher.score(images, texts)
+        >>> scores.requires_grad
+        False
+        """
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
         try:
@@ -149,7 +211,12 @@ class Matcher(nn.Module, ABC):
                 module.training = mode
 
     def encode_images(self, pictures: Pictures, batch_size: int = 64) -> Kept:
-        """What is kept of pictures: image files, PIL images, arrays of local features, or a ready batch."""
+        """What is kept of pictures: image files, PIL images, arrays of local features, or a ready batch.
+
+        >>> images = matcher.encode_images(["dog.png", "boat.png"])
+        >>> len(images), images.vectors.shape
+        (2, torch.Size([2, 1, 8]))
+        """
         parts = []
         with self.inference():
             for start in range(0, len(pictures), batch_size):
@@ -160,7 +227,12 @@ class Matcher(nn.Module, ABC):
         return type(parts[0]).cat(parts)
 
     def encode_texts(self, sentences: Sequence[str] | Tokens, batch_size: int = 256) -> Kept:
-        """What is kept of sentences."""
+        """What is kept of sentences.
+
+        >>> texts = matcher.encode_texts(["a red dog", "two boat"])
+        >>> len(texts)
+        2
+        """
         if isinstance(sentences, str):
             raise DiptychError("encode_texts: expected a list of sentences, got one string")
         parts = []
@@ -177,39 +249,69 @@ class Matcher(nn.Module, ABC):
         return type(parts[0]).cat(parts)
 
     def similarity(self, pictures: Pictures, sentences: Sequence[str]) -> Tensor:
-        """Scores of all pairs of pictures and sentences, from scratch: (n, m)."""
+        """Scores of all pairs of pictures and sentences, from scratch: (n, m).
+
+        >>> matcher.similarity(["dog.png", "boat.png"], ["a red dog"]).shape
+        torch.Size([2, 1])
+        """
         images, texts = self.encode_images(pictures), self.encode_texts(sentences)
         with self.inference():
             return self.score(images, texts)
 
     def rank(self, sentence: str, pictures: Pictures, top: int = 10) -> list[tuple[int, float]]:
-        """Positions and scores of the pictures that fit a sentence best."""
+        """Positions and scores of the pictures that fit a sentence best.
+
+        >>> best, second = matcher.rank("a red dog", ["dog.png", "boat.png", "cat.png"], top=2)
+        >>> position, score = best
+        >>> score >= second[1]
+        True
+        """
         scores = self.similarity(pictures, [sentence])[:, 0]
         best = scores.topk(min(top, len(scores)))
         return [(int(i), float(s)) for i, s in zip(best.indices, best.values, strict=True)]
 
     @property
     def takes_features(self) -> bool:
-        """Whether its pictures are local features; else they are pixels."""
+        """Whether its pictures are local features; else they are pixels.
+
+        >>> matcher.takes_features  # this one takes pixels
+        False
+        """
         return self.feature_source is not None
 
     @property
     def feature_source(self) -> FeatureConfig | None:
-        """What its local features are, and what computes them where that is known; None where it takes pixels."""
+        """What its local features are, and what computes them where that is known; None where it takes pixels.
+
+        >>> matcher.feature_source is None
+        True
+        """
         return self.image_encoder.config if isinstance(self.image_encoder, FeatureEncoder) else None
 
     @property
     def preprocess(self) -> Preprocess | None:
-        """How a picture becomes the pixels that it takes; None where it takes features."""
+        """How a picture becomes the pixels that it takes; None where it takes features.
+
+        >>> matcher.preprocess.size
+        32
+        """
         return None if isinstance(self.image_encoder, FeatureEncoder) else self.image_encoder.backbone.preprocess
 
     @property
     def takes_pictures(self) -> bool:
-        """Whether it can be shown a picture: it takes pixels, or what computes its features is known."""
+        """Whether it can be shown a picture: it takes pixels, or what computes its features is known.
+
+        >>> matcher.takes_pictures
+        True
+        """
         return self.feature_source is None or self.feature_source.backbone is not None
 
     def extractor(self) -> Extractor:
-        """What turns a picture into local features: the matcher's own backbone, or what its features came from."""
+        """What turns a picture into local features: the matcher's own backbone, or what its features came from.
+
+        >>> matcher.extractor().regions([Image.open("dog.png")])[0].vectors.shape
+        (16, 12)
+        """
         if not isinstance(self.image_encoder, FeatureEncoder):
             return self.image_encoder.backbone
         source = self.image_encoder.config
@@ -247,14 +349,23 @@ class Matcher(nn.Module, ABC):
 
     @property
     def external(self) -> tuple[str, ...]:
-        """Prefixes of weights that are not saved: frozen parts that an installed package carries."""
+        """Prefixes of weights that are not saved: frozen parts that an installed package carries.
+
+        >>> matcher.external  # all of its weights are saved
+        ()
+        """
         return (
             *(f"image_encoder.{part}" for part in self.image_encoder.external),
             *(f"text_encoder.{part}" for part in self.text_encoder.external),
         )
 
     def save_pretrained(self, folder: str | Path, card: str | None = None, dtype: torch.dtype | None = None) -> None:
-        """Write config.json, model.safetensors (with floats of type `dtype`), the tokenizer and a model card."""
+        """Write config.json, model.safetensors (with floats of type `dtype`), the tokenizer and a model card.
+
+        >>> matcher.save_pretrained("copy")
+        >>> sorted(path.name for path in Path("copy").glob("*.*"))
+        ['config.json', 'model.safetensors', 'vocabulary.json']
+        """
         from safetensors.torch import save_file
 
         folder = Path(folder)
@@ -275,13 +386,21 @@ class Matcher(nn.Module, ABC):
 
     @staticmethod
     def from_pretrained(source: str | Path) -> "Matcher":
-        """A matcher from a folder that `save_pretrained` wrote, or from the hub; weights must fit exactly."""
+        """A matcher from a folder that `save_pretrained` wrote, or from the hub; weights must fit exactly.
+
+        >>> matcher = Matcher.from_pretrained("model")  # or "default", or a name of the hub
+        >>> matcher.title
+        'VSE'
+        """
         from diptych.matchers.catalog import load_matcher
 
         return load_matcher(source)
 
     def push_to_hub(self, repository: str, private: bool = False, card: str | None = None) -> str:
-        """Upload the folder to the Hugging Face hub; returns the commit's address."""
+        """Upload the folder to the Hugging Face hub; returns the commit's address.
+
+        >>> matcher.push_to_hub("me/my-matcher", private=True)  # doctest: +SKIP
+        """
         from tempfile import TemporaryDirectory
 
         from huggingface_hub import HfApi

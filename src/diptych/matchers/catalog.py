@@ -52,7 +52,12 @@ def needs_vocabulary(config: TextConfig) -> bool:
 
 
 def build_tokenizer(config: TextConfig, vocabulary: Vocabulary | None) -> Tokenizer:
-    """The tokenizer that goes with a text encoder."""
+    """The tokenizer that goes with a text encoder.
+
+    >>> config = parse_matcher_config({"kind": "vse"}, "here")
+    >>> build_tokenizer(config.text, Vocabulary.build(["a dog"], at_least=1)).pieces([4, 5])
+    ['a', 'dog']
+    """
     if isinstance(config, TransformerConfig):
         return load_pieces(text_source(config.name), config.limit)
     if isinstance(config, TowerConfig):
@@ -63,7 +68,12 @@ def build_tokenizer(config: TextConfig, vocabulary: Vocabulary | None) -> Tokeni
 
 
 def build_matcher(config: MatcherConfig, tokenizer: Tokenizer, assets: Path | None = None) -> Matcher:
-    """A new matcher with pretrained backbones; with `assets` (a saved folder), its architecture alone."""
+    """A new matcher with pretrained backbones; with `assets` (a saved folder), its architecture alone.
+
+    >>> config = parse_matcher_config({"kind": "scan", "dim": 8}, "here")
+    >>> build_matcher(config, build_tokenizer(config.text, Vocabulary.build(["a dog"], at_least=1))).title
+    'SCAN'
+    """
     matcher: Matcher = MATCHERS[config.kind][1](config, tokenizer, assets)
     return matcher
 

@@ -30,13 +30,21 @@ class Kept:
 
     A matcher that computes more once per side adds fields: `gram: Tensor = kept(1, 2)` for an (n, k, k) tensor,
     `whole: Tensor = kept()` for an (n, d) one.
+
+    >>> images = matcher.encode_images(["dog.png", "boat.png", "cat.png"])
+    >>> len(images[:2]), len(Kept.cat([images, images])), len(images[[2, 0]])
+    (2, 6, 2)
     """
 
     vectors: Tensor = kept(1)
     mask: Tensor = kept(1)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name."""
+        """All tensors by name.
+
+        >>> list(images.tensors())
+        ['vectors', 'mask']
+        """
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __len__(self) -> int:
@@ -44,12 +52,20 @@ class Kept:
 
     @property
     def lengths(self) -> Tensor:
-        """Real vectors of each item: (n,)."""
+        """Real vectors of each item: (n,).
+
+        >>> images.lengths
+        tensor([1, 1, 1])
+        """
         return self.mask.sum(1)
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Where the tensors are.
+
+        >>> images.device
+        device(type='cpu')
+        """
         return self.vectors.device
 
     def __getitem__(self, which: slice | Tensor | Sequence[int]) -> Self:
@@ -59,7 +75,11 @@ class Kept:
         return type(self)(**{name: tensor[which] for name, tensor in self.tensors().items()})
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
-        """On another device, or with another float type (masks and integers stay what they are)."""
+        """On another device, or with another float type (masks and integers stay what they are).
+
+        >>> images.to("cpu", torch.float16).vectors.dtype
+        torch.float16
+        """
         return type(self)(
             **{
                 name: tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)
@@ -68,11 +88,19 @@ class Kept:
         )
 
     def detach(self) -> Self:
-        """Cut off from the graph."""
+        """Cut off from the graph.
+
+        >>> images.detach().vectors.requires_grad
+        False
+        """
         return type(self)(**{name: tensor.detach() for name, tensor in self.tensors().items()})
 
     def resize(self, k: int) -> Self:
-        """Padded, or cut, to k vectors an item; real vectors must fit and come first."""
+        """Padded, or cut, to k vectors an item; real vectors must fit and come first.
+
+        >>> images.resize(4).mask.shape
+        torch.Size([3, 4])
+        """
         if k < self.mask.shape[1] and bool(self.mask[:, k:].any()):
             raise ValueError(f"cannot cut to {k} vectors: an item has more")
         changed = {}
@@ -90,13 +118,21 @@ class Kept:
         return type(self)(**changed)
 
     def trim(self) -> Self:
-        """Without the padding that no item needs."""
+        """Without the padding that no item needs.
+
+        >>> images.resize(4).trim().mask.shape
+        torch.Size([3, 1])
+        """
         real = self.mask.any(0).nonzero()
         return self.resize(max(1, int(real.max()) + 1 if len(real) else 1))
 
     @classmethod
     def cat(cls, parts: Sequence[Self]) -> Self:
-        """All items of several parts in order, padded to the largest k."""
+        """All items of several parts in order, padded to the largest k.
+
+        >>> len(Kept.cat([images, images[:1]]))
+        4
+        """
         k = max(part.mask.shape[1] for part in parts)
         resized = [part.resize(k) for part in parts]
         return type(parts[0])(
@@ -104,14 +140,22 @@ class Kept:
         )
 
     def save(self, path: Path) -> None:
-        """One safetensors file."""
+        """One safetensors file.
+
+        >>> images.save(Path("images.safetensors"))
+        """
         with written_aside(path) as aside:
             tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors().items()}
             save_file(tensors, aside, {"kept": json.dumps(sorted(tensors))})
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what `save` wrote; the file must hold exactly this type's tensors."""
+        """Read what `save` wrote; the file must hold exactly this type's tensors.
+
+        >>> images.save(Path("pictures.safetensors"))
+        >>> len(Kept.load(Path("pictures.safetensors")))
+        3
+        """
         with safe_open(path, framework="pt") as file:
             names = set(file.keys())
             expected = {f.name for f in fields(cls)}

@@ -24,6 +24,10 @@ class Block:
     images: the run
     texts: (t,) positions of the sentences, in any order
     scores: (pictures of the run, t) float32, on the CPU
+
+    >>> block = next(score_blocks(matcher, images, texts))
+    >>> block.images, block.scores.shape
+    (slice(0, 3, None), torch.Size([3, 3]))
     """
 
     images: slice
@@ -46,6 +50,9 @@ def score_blocks(
     memory: bytes that scoring may take there; without it, what is free
     dtype: bfloat16 or float16 compute large products so (autocast); float32 otherwise
     progress: what a progress bar says; without it there is none
+
+    >>> sum(block.scores.numel() for block in score_blocks(matcher, images, texts))
+    9
     """
     check_dtype(dtype)
     budget = MemoryBudget(matcher.device, memory)
@@ -92,7 +99,11 @@ def score_all(
     dtype: torch.dtype | None = None,
     progress: str | None = None,
 ) -> Tensor:
-    """The whole matrix (n, m), float32 on the CPU; computed as `score_blocks` does."""
+    """The whole matrix (n, m), float32 on the CPU; computed as `score_blocks` does.
+
+    >>> score_all(matcher, images, texts).shape
+    torch.Size([3, 3])
+    """
     scores = torch.empty(len(images), len(texts))
     for block in score_blocks(matcher, images, texts, memory=memory, dtype=dtype, progress=progress):
         scores[block.images, block.texts] = block.scores

@@ -32,6 +32,10 @@ def score_candidates(
     candidates: (q, c) int64 positions among the items, -1 for none; query q may have any of them, in any order
     query: what the queries are; the items are the other side
     memory, dtype, progress: as in `score_blocks`
+
+    >>> candidates = torch.tensor([[2, 0], [1, -1], [0, 1]])  # pictures of each of three sentences
+    >>> score_candidates(matcher, texts, images, candidates, query="texts").isfinite().sum()
+    tensor(5)
     """
     check_dtype(dtype)
     check_query(query)

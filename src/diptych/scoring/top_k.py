@@ -27,6 +27,10 @@ def top_k(
 
     query: `texts` finds pictures for each sentence, `images` sentences for each picture; k is cut to what there is
     memory, dtype, progress: as in `score_blocks`
+
+    >>> scores, positions = top_k(matcher, images, texts, 2, query="texts")
+    >>> positions.shape
+    torch.Size([3, 2])
     """
     check_query(query)
     if k < 1:

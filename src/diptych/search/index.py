@@ -35,7 +35,14 @@ ROOT = "root:"
 
 
 class Index:
-    """Entries in a store, and the model that embeds them. Threads may search one index while one of them adds."""
+    """Entries in a store, and the model that embeds them. Threads may search one index while one of them adds.
+
+    >>> with Index.create("photos.db", "model") as index:
+    ...     report = index.sync("album")
+    ...     answer = index.search("a red dog", top=2)
+    >>> report.added, len(answer.results)
+    (3, 2)
+    """
 
     def __init__(self, store: Store, device: "torch.device | str | None" = None) -> None:
         self.store = store
@@ -60,6 +67,10 @@ class Index:
         model: `default`, a run, a matcher's folder, or a CLIP or SigLIP model; None for vectors from elsewhere, whose
         `layout` must then be given
         keep_locals: a re-ranking model; what it needs of each picture is kept, so that re-ranking reads no pictures
+
+        >>> index = Index.create("album.db", "model")  # or "default", or "openai/clip-vit-base-patch32"
+        >>> len(index)
+        0
         """
         from diptych.search.models.embedder import Embedder, load_embedder
 
@@ -77,7 +88,12 @@ class Index:
 
     @classmethod
     def open(cls, address: str | Path, *, device: "torch.device | str | None" = None) -> "Index":
-        """An index that is there; its model is loaded when it is first needed."""
+        """An index that is there; its model is loaded when it is first needed.
+
+        >>> with Index.open("index.db") as index:
+        ...     len(index)
+        3
+        """
         store = open_store(address)
         index = cls(store, device)
         if not index._model.known:
@@ -87,22 +103,38 @@ class Index:
 
     @property
     def model(self) -> str:
-        """The name of its model; empty where its vectors came from elsewhere."""
+        """The name of its model; empty where its vectors came from elsewhere.
+
+        >>> Path(index.model).name
+        'model'
+        """
         return self._model.name
 
     @property
     def kept_locals(self) -> "LocalsSource | None":
-        """What the local features that it keeps were computed with."""
+        """What the local features that it keeps were computed with.
+
+        >>> index.kept_locals is None  # it was made without `keep_locals`
+        True
+        """
         return self._model.kept_locals
 
     @property
     def embedder(self) -> "Embedder":
-        """The model, loaded on first use, and seen to be the one that the index was made with."""
+        """The model, loaded on first use, and seen to be the one that the index was made with.
+
+        >>> index.embedder.embed_texts(["a red dog"]).shape
+        (1, 1, 8)
+        """
         return self._model.embedder
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders and files that it was ever brought in step with, as absolute paths."""
+        """The folders and files that it was ever brought in step with, as absolute paths.
+
+        >>> [Path(root).name for root in index.roots]
+        ['album']
+        """
         return tuple(name.removeprefix(ROOT) for name in self.store.properties if name.startswith(ROOT))
 
     # Filling.
@@ -126,6 +158,10 @@ class Index:
         embed: embeds in place of the index's own model, as processes on several machines do
         delete: where all or most of a folder is gone, delete its entries too; else they stay, and the report's
         `missing` says so, since a disk may only not be mounted
+
+        >>> report = index.sync("album")
+        >>> report.added, report.unchanged  # it was in step already
+        (0, 3)
         """
         if not paths:
             raise DiptychError("expected at least one folder or file to index")
@@ -156,6 +192,10 @@ class Index:
         """Add pictures and sentences in memory, by key; a key that is there already is replaced.
 
         metadata: columns by key. Files are added with `sync`.
+
+        >>> own = Index.create("own.db", "model")
+        >>> own.add(pictures={"scan": Image.open("dog.png")}, sentences={"note": "two boat"}).added
+        2
         """
         columns = metadata or {}
         entries = [held_picture(key, image, columns.get(key)) for key, image in (pictures or {}).items()]
@@ -163,7 +203,12 @@ class Index:
         return self.add_entries(entries)
 
     def add_entries(self, entries: Iterable[NewEntry]) -> SyncReport:
-        """Embed and add entries of any kind; those that cannot be read are in the report."""
+        """Embed and add entries of any kind; those that cannot be read are in the report.
+
+        >>> own = Index.create("entries.db", "model")
+        >>> own.add_entries([held_sentence("note", "two boat", None)]).added
+        1
+        """
         started = time.monotonic()
         writer = Writer(self.store, Choice())
         for outcomes in self.local_embed()(writer.send(entry) for entry in entries):
@@ -181,13 +226,25 @@ class Index:
         texts: Sequence[str] | None = None,
         metadata: Metadata | None = None,
     ) -> None:
-        """Add vectors from elsewhere: (n, d), or (n, K, d) for sets; they are brought to length 1."""
+        """Add vectors from elsewhere: (n, d), or (n, K, d) for sets; they are brought to length 1.
+
+        >>> vectors = Index.create("vectors.db", None, layout=Layout(dim=4))
+        >>> vectors.add_vectors(["first", "second"], np.eye(4)[:2])
+        >>> vectors.search(np.eye(4)[1], top=1).results[0].key
+        'second'
+        """
         from diptych.search.filling.exchange import entries_of
 
         self.store.add(entries_of(self.store, keys, vectors, kind, texts, metadata or {}))
 
     def delete(self, keys: Sequence[str]) -> int:
-        """Remove entries; how many were there."""
+        """Remove entries; how many were there.
+
+        >>> own = Index.create("fewer.db", "model")
+        >>> report = own.add(sentences={"note": "two boat", "other": "a cat"})
+        >>> own.delete(["note"]), len(own)
+        (1, 1)
+        """
         if isinstance(keys, str):  # it is a sequence too, of its letters
             raise DiptychError(f"keys: expected several keys, got the text {keys!r}; one key is given as [{keys!r}]")
         return self.store.delete(keys)
@@ -206,7 +263,10 @@ class Index:
         return damaged
 
     def prepare(self) -> None:
-        """Make later searches quick, and work out the background that confidences stand against."""
+        """Make later searches quick, and work out the background that confidences stand against.
+
+        >>> index.prepare()
+        """
         loaded = self._model.loaded
         background = self.searcher.background
         background.forget()
@@ -217,7 +277,12 @@ class Index:
                     background.keep(kind)
 
     def local_embed(self, batch_size: int | None = None, workers: int | None = None) -> Embed:
-        """The function that embeds entries with this process's model."""
+        """The function that embeds entries with this process's model.
+
+        >>> embed = index.local_embed(batch_size=8)
+        >>> len(list(embed([held_sentence("note", "two boat", None)])))
+        1
+        """
         from diptych.search.filling.pipeline import LocalsKeeper, embed_entries
 
         embedder, source = self._model.picture_embedder, self.kept_locals
@@ -232,7 +297,11 @@ class Index:
 
     @property
     def searcher(self) -> "Searcher":
-        """What searches it."""
+        """What searches it.
+
+        >>> index.searcher is index.searcher
+        True
+        """
         from diptych.search.asking.searcher import Searcher
 
         with self._lock:
@@ -241,17 +310,32 @@ class Index:
             return self._searcher
 
     def search(self, query: Asked, top: int = 10, **options: Unpack[OptionsByName]) -> RankedResults:
-        """The `top` best entries for a sentence, a picture, a vector, or several terms with weights."""
+        """The `top` best entries for a sentence, a picture, a vector, or several terms with weights.
+
+        >>> answer = index.search("a red dog", top=2)
+        >>> [Path(result.path).suffix for result in answer.results]
+        ['.png', '.png']
+        >>> Path(index.search(Path("dog.png"), top=1).results[0].path).name
+        'dog.png'
+        """
         return self.search_batch([query], top, **options)[0]
 
     def search_batch(
         self, queries: Sequence[Asked], top: int = 10, **options: Unpack[OptionsByName]
     ) -> list[RankedResults]:
-        """The same for many queries, embedded and retrieved together."""
+        """The same for many queries, embedded and retrieved together.
+
+        >>> [len(answer.results) for answer in index.search_batch(["a red dog", "two boat"], top=1)]
+        [1, 1]
+        """
         return self.searcher.search([as_query(query) for query in queries], Options(top, **options))
 
     def count(self, where: Sequence[Condition] = ()) -> int:
-        """How many entries fit."""
+        """How many entries fit.
+
+        >>> index.count([Condition("kind", "=", "picture")])
+        3
+        """
         return self.store.count(where)
 
     def __len__(self) -> int:
@@ -260,19 +344,33 @@ class Index:
     # In and out.
 
     def export(self, path: str | Path) -> int:
-        """Write all entries with their vectors to a .npz or .parquet file; how many."""
+        """Write all entries with their vectors to a .npz or .parquet file; how many.
+
+        >>> index.export("vectors.npz")
+        3
+        """
         from diptych.search.filling.exchange import export
 
         return export(self.store, Path(path))
 
     def import_(self, path: str | Path) -> int:
-        """Add the entries of a .npz or .parquet file, as `export` writes them or made elsewhere; how many."""
+        """Add the entries of a .npz or .parquet file, as `export` writes them or made elsewhere; how many.
+
+        >>> index.export("entries.npz")
+        3
+        >>> copy = Index.create("imported.db", "model")
+        >>> copy.import_("entries.npz")
+        3
+        """
         from diptych.search.filling.exchange import import_
 
         return import_(self.store, Path(path))
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Let go of files and connections.
+
+        >>> Index.open("index.db").close()
+        """
         self.store.close()
 
     def __enter__(self) -> "Index":

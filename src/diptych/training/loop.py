@@ -54,6 +54,9 @@ class Device:
 
     accelerator: `auto`, `cpu` or `cuda`, or with one process `cuda:1`
     devices: how many processes; torchrun's number wins
+
+    >>> Device("cpu"), Device("cuda", devices=2)
+    (Device(accelerator='cpu', devices=1), Device(accelerator='cuda', devices=2))
     """
 
     accelerator: str = "auto"
@@ -62,7 +65,12 @@ class Device:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended; `speaks` is true of the one process that tells people about it."""
+    """How a run ended; `speaks` is true of the one process that tells people about it.
+
+    >>> outcome = train(read_recipe(Path("recipe.toml")), Path("another-run"), Device("cpu"))
+    >>> outcome.position.epoch, "rsum" in outcome.figures
+    (1, True)
+    """
 
     run: Path
     position: Position
@@ -72,7 +80,12 @@ class Outcome:
 
 
 def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Splits | None = None) -> Outcome:
-    """Train a recipe into the folder `run`, or go on where that run stopped."""
+    """Train a recipe into the folder `run`, or go on where that run stopped.
+
+    >>> outcome = train(read_recipe(Path("recipe.toml")), Path("run"), Device("cpu"))
+    >>> outcome.finished, sorted(path.name for path in Path("run").glob("*/config.json"))
+    (True, ['config.json', 'config.json'])
+    """
     fabric = _launch(recipe, device or Device())
     torch.set_float32_matmul_precision("high")
     with locked(run) if fabric.is_global_zero else nullcontext():

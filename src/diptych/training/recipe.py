@@ -75,6 +75,10 @@ class Recipe:
     """Everything that a run needs, resolved.
 
     paper: the published table that results are shown beside, such as "camp/table-3"; paper_row: its row
+
+    >>> recipe = read_recipe(Path("recipe.toml"))
+    >>> recipe.name, recipe.model.kind, recipe.loss.kind
+    ('recipe', 'vse', 'hinge')
     """
 
     name: str
@@ -88,7 +92,12 @@ class Recipe:
 
 
 def read_recipe(path: Path, variant: str | None = None, assignments: tuple[str, ...] = ()) -> Recipe:
-    """A recipe file with one of its variants and `key=value` overrides laid over it."""
+    """A recipe file with one of its variants and `key=value` overrides laid over it.
+
+    >>> recipe = read_recipe(Path("recipe.toml"), "order", ("training.epochs=2",))
+    >>> recipe.model.similarity, recipe.training.epochs
+    ('order', 2)
+    """
     tree = read_toml(path)
     variants = tree.pop("variants", {})
     if variant is not None:

@@ -12,6 +12,10 @@ class Loss(nn.Module, ABC):
     """A loss on scores (n pictures, m captions).
 
     A subclass defines its costs, and says whether they are computed from logits instead of scores.
+
+    >>> loss = HingeConfig(margin=0.5, reduction="sum").build()
+    >>> loss(torch.zeros(2, 2), torch.tensor([0, 1]), torch.eye(2, dtype=torch.bool))
+    tensor(2.)
     """
 
     takes_logits: bool = False
@@ -22,7 +26,11 @@ class Loss(nn.Module, ABC):
 
     @abstractmethod
     def costs(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int) -> Tensor:
-        """One cost a caption (m,), or one a picture (n,)."""
+        """One cost a caption (m,), or one a picture (n,).
+
+        >>> loss.costs(torch.zeros(2, 2), torch.tensor([0, 1]), torch.eye(2, dtype=torch.bool), epoch=0)
+        tensor([1., 1.])
+        """
 
     def forward(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int = 0) -> Tensor:
         """One number, of scores (n pictures, m captions).
@@ -30,6 +38,9 @@ class Loss(nn.Module, ABC):
         owners: (m,), the row of each caption's own picture
         positive: (n, m), True where picture and caption belong together
         epoch: how far the run is, from 0
+
+        >>> loss(torch.zeros(2, 2), torch.tensor([0, 1]), torch.eye(2, dtype=torch.bool))
+        tensor(1.)
         """
         return reduce(self.costs(scores, owners, positive, epoch), self.reduction)
 

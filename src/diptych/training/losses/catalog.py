@@ -10,5 +10,10 @@ LossConfig = HingeConfig | BCEConfig | InfoNCEConfig | SigmoidConfig
 
 
 def build_loss(config: LossConfig) -> Loss:
-    """The loss that a recipe describes."""
+    """The loss that a recipe describes.
+
+    >>> loss = build_loss(HingeConfig(margin=0.2))
+    >>> loss(torch.eye(3), torch.arange(3), torch.eye(3, dtype=torch.bool))  # all right by the margin
+    tensor(0.)
+    """
     return config.build()
