@@ -1,12 +1,9 @@
 """Pictures to a feature file: decoding beside the model, resumable, with every bad picture listed."""
 
 import hashlib
-import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Literal, TypeVar
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,6 +12,7 @@ from torch import nn
 import diptych
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
+from diptych.common.read_ahead import check_sizes, read_ahead
 from diptych.data.collection import DataProblem, Item, Regions
 from diptych.data.feature_file import FeatureSource
 from diptych.data.feature_writer import FeatureWriter
@@ -23,9 +21,6 @@ from diptych.encoders.backbones import Extractor, Size, load_backbone
 
 Precision = Literal["half", "single"]
 _DTYPES = {"half": torch.float16, "single": torch.float32}
-_MOST_WORKERS = 16
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def load_extractor(name: str, size: int | None = None, regions: int | None = None) -> Extractor:
@@ -88,13 +83,10 @@ def extract_features(
     the model nor the model for it. Elsewhere the workers decode, and the device gets one batch after another.
     """
     waiting = [item for item in items if item.id not in writer.done]
-    cores = os.cpu_count() or 1
-    workers = min(cores, _MOST_WORKERS) if workers is None else workers
     on_cpu = extractor.device.type == "cpu"
     if batch_size is None:  # on the CPU, larger activations cost more in fresh memory than larger batches gain
         batch_size = 4 if on_cpu or extractor.grid is None else 32
-    if batch_size < 1 or workers < 1:
-        raise DiptychError("batch size and workers: expected at least 1")
+    workers = check_sizes(batch_size, workers)
     batch_size = max(1, min(batch_size, -(-len(waiting) // workers)))
     batches = (waiting[i : i + batch_size] for i in range(0, len(waiting), batch_size))
     dtype = _DTYPES[writer.source.precision]
@@ -103,24 +95,15 @@ def extract_features(
     def prepare(batch: Sequence[Item]) -> "_Batch":
         return _Batch([_prepare(extractor, item) for item in batch])
 
-    def finish(batch: "_Batch") -> list[tuple[Item, Regions]]:
+    def finish(batch: "_Batch") -> tuple["_Batch", list[tuple[Item, Regions]]]:
         with torch.inference_mode():
-            return batch.extract(extractor, dtype)
-
-    def whole(batch: Sequence[Item]) -> tuple["_Batch", list[tuple[Item, Regions]]]:
-        torch.set_num_threads(max(1, cores // workers))  # a setting of each thread
-        prepared = prepare(batch)
-        return prepared, finish(prepared)
+            return batch, batch.extract(extractor, dtype)
 
     problems: list[DataProblem] = []
-    with progress_bar("pictures") as bar, _threads_kept():
+    through = read_ahead(batches, prepare, finish, on_cpu=on_cpu, workers=workers, ahead=workers + 1)
+    with progress_bar("pictures") as bar, closing(through):
         task = bar.add_task("features", total=len(items), completed=len(items) - len(waiting), note="")
-        ready: Iterator[tuple[_Batch, list[tuple[Item, Regions]]]]
-        if on_cpu:
-            ready = _in_order(whole, batches, workers)
-        else:
-            ready = ((batch, finish(batch)) for batch in _in_order(prepare, batches, workers))
-        for batch, done in ready:
+        for batch, done in through:
             for item, regions in done:
                 writer.add(item.id, regions)
             problems += batch.problems
@@ -154,27 +137,3 @@ def _prepare(extractor: Extractor, item: Item) -> tuple[Item, np.ndarray, Size] 
         return item, extractor.prepare(image), size
     except DiptychError as error:
         return DataProblem(where, error.within(where))
-
-
-@contextmanager
-def _threads_kept() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _in_order(work: Callable[[T], R], items: Iterator[T], workers: int) -> Iterator[R]:
-    """Results of `work` in the order of the items, computed by threads a little ahead of what is asked for."""
-    pool = ThreadPoolExecutor(workers)
-    pending: deque[Future[R]] = deque()
-    try:
-        for item in items:
-            pending.append(pool.submit(work, item))
-            if len(pending) > workers + 1:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -6,7 +6,7 @@ from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.search.filling.new_entry import Failed, NewEntry, picture_of
-from diptych.search.filling.pipeline import LocalsKeeper, ahead, embed_entries
+from diptych.search.filling.pipeline import LocalsKeeper, embed_entries
 from diptych.search.filling.walk import FoundFile
 from diptych.search.models.embedder import load_embedder
 from diptych.search.stores.store import Entry, Stamp
@@ -85,15 +85,3 @@ def test_local_features_are_kept_the_models_own_or_anothers(vse_folder: str, div
         assert outcomes[0].locals is not None
         expected = source.load().eval().regions([image])[0].vectors
         np.testing.assert_allclose(outcomes[0].locals, expected, atol=2e-2)
-
-
-def test_results_come_in_order_and_errors_come_through() -> None:
-    assert list(ahead(lambda x: x * x, range(20), 3)) == [x * x for x in range(20)]
-
-    def fail(x: int) -> int:
-        if x == 4:
-            raise DiptychError("four")
-        return x
-
-    with pytest.raises(DiptychError, match="four"):
-        list(ahead(fail, range(20), 3))

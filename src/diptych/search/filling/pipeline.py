@@ -1,16 +1,13 @@
 """New entries to whole ones: decoding beside the model, so that neither waits for the other."""
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import torch
 
 from diptych.common.errors import DiptychError
+from diptych.common.read_ahead import check_sizes, read_ahead
 from diptych.data.collection import DataProblem
 from diptych.data.open_picture import open_with_size
 from diptych.encoders.backbones import Extractor, Size
@@ -18,10 +15,7 @@ from diptych.search.filling.new_entry import Failed, NewEntry, Outcome
 from diptych.search.models.embedder import Embedder, LocalsSource
 from diptych.search.stores.store import Entry
 
-MOST_WORKERS = 16
 SENTENCES_AT_ONCE = 64
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class LocalsKeeper:
@@ -60,42 +54,17 @@ def embed_entries(
     On the CPU each worker takes a batch from the file to the vectors on one core. Elsewhere the workers decode, and
     the device gets one batch after another.
     """
-    cores = os.cpu_count() or 1
-    workers = min(cores, MOST_WORKERS) if workers is None else workers
     on_cpu = embedder.device.type == "cpu"
     size = batch_size or (4 if on_cpu else 64)
-    if size < 1 or workers < 1:
-        raise DiptychError("batch size and workers: expected at least 1")
-    batches = _batches(entries, size)
-
-    def whole(batch: list[NewEntry]) -> list[Outcome]:
-        torch.set_num_threads(max(1, cores // workers))  # a setting of each thread
-        return _finish(_prepare(batch, embedder, keeper), embedder, keeper)
-
-    threads = torch.get_num_threads()
-    try:
-        if on_cpu:
-            yield from ahead(whole, batches, workers)
-        else:
-            for prepared in ahead(lambda batch: _prepare(batch, embedder, keeper), batches, workers):
-                yield _finish(prepared, embedder, keeper)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def ahead(work: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
-    """Results of `work` in the order of the items, computed by threads a little ahead of what is asked for."""
-    pool = ThreadPoolExecutor(workers)
-    pending: deque[Future[R]] = deque()
-    try:
-        for item in items:
-            pending.append(pool.submit(work, item))
-            if len(pending) > 2 * workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    workers = check_sizes(size, workers)
+    yield from read_ahead(
+        _batches(entries, size),
+        lambda batch: _prepare(batch, embedder, keeper),
+        lambda prepared: _finish(prepared, embedder, keeper),
+        on_cpu=on_cpu,
+        workers=workers,
+        ahead=2 * workers,
+    )
 
 
 def _batches(entries: Iterable[NewEntry], size: int) -> Iterator[list[NewEntry]]:
