@@ -144,6 +144,7 @@ def _tensors(model: Any, path: Path) -> dict[str, Tensor]:
                 raise DiptychError(f"{path}: model: {key!r} belongs to no side; expected 'img_enc.…' or 'txt_enc.…'")
             if name in tensors:
                 raise DiptychError(f"{path}: model: {shown(name)} is there twice")
+            _check_numbers(tensor, name, path)
             tensors[name] = tensor
     return tensors
 
@@ -161,3 +162,11 @@ def _name(key: str, prefix: str) -> str | None:
 
 def _kind(value: Any) -> str:
     return f"{len(value)} of them" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
+
+
+def _check_numbers(tensor: Tensor, name: str, path: Path) -> None:
+    """Refuse a weight that would turn every score into nothing."""
+    if tensor.is_complex():
+        raise DiptychError(f"{path}: {shown(name)} holds complex numbers; expected real ones")
+    if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        raise DiptychError(f"{path}: {shown(name)} holds a number that is not finite")

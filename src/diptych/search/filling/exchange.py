@@ -204,12 +204,22 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
                 raise DiptychError(f"{path}: has no column {missing!r}; expected 'key' and 'vector'")
             about = json.loads((table.schema_arrow.metadata or {}).get(b"diptych", b"{}"))
             k = int(about.get("set_size", 1))
+            start = width = 0
             for batch in table.iter_batches(AT_ONCE):
                 columns = {name: batch.column(name) for name in batch.schema.names}
                 vector = columns.pop("vector")
+                counts = pyarrow.compute.list_value_length(vector).to_pylist()
+                width = width or next((count for count in counts if count), 0)
+                wrong = next((row for row, count in enumerate(counts, start) if not count or count != width), None)
+                if wrong is not None:
+                    raise DiptychError(
+                        f"{path}: row {wrong}: vector: {counts[wrong - start] or 'no'} numbers, expected {width}: "
+                        "not all of them have the same length"
+                    )
+                if width % k:
+                    raise DiptychError(f"{path}: vector: {width} numbers cannot be sets of {k} vectors")
+                start += len(batch)
                 flat = np.asarray(vector.flatten().to_numpy(zero_copy_only=False), np.float32)
-                if len(batch) and len(flat) % (len(batch) * k):
-                    raise DiptychError(f"{path}: vector: not all of them have the same length")
                 rows = {names.get(name, name): column.to_pylist() for name, column in columns.items()}
                 yield {**rows, "vectors": flat.reshape(len(batch), k, -1)}
     except pyarrow.ArrowException as error:
@@ -223,6 +233,7 @@ def _told(entry: Entry) -> str:
 def _arrow(path: Path) -> tuple[Any, Any]:
     try:
         import pyarrow
+        import pyarrow.compute
         from pyarrow import parquet
     except ImportError:
         raise DiptychError(f"{path}: needs the package pyarrow; install diptych[search]") from None
