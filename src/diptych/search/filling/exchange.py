@@ -13,6 +13,7 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.common.files import written_aside
+from diptych.data.readers.json_value import read_json
 from diptych.search.stores.store import Entry, Kind, Layout, Stamp, Store, Value
 
 AT_ONCE = 1024
@@ -77,7 +78,7 @@ def import_(store: Store, path: Path) -> int:
     for rows in _read_parquet(path) if path.suffix == ".parquet" else _read_numpy(path):
         keys = rows["keys"]
         described = rows.get("metadata") or [""] * len(keys)
-        metadata = {key: json.loads(text) for key, text in zip(keys, described, strict=True) if text}
+        metadata = {key: _columns(text, key, path) for key, text in zip(keys, described, strict=True) if text}
         kinds = rows.get("kinds") or ["picture"] * len(keys)
         stamps = None
         if all(name in rows for name in ("size", "changed", "digest")):
@@ -86,6 +87,16 @@ def import_(store: Store, path: Path) -> int:
         store.add(entries_of(store, keys, rows["vectors"], kinds, rows.get("texts"), metadata, stamps))
         count += len(keys)
     return count
+
+
+def _columns(text: str, key: str, path: Path) -> dict[str, Value]:
+    try:
+        columns = read_json(text)
+    except json.JSONDecodeError as error:
+        raise DiptychError(f"{path}: metadata of {key!r}: not valid JSON: {error.msg}") from None
+    if not isinstance(columns, dict):
+        raise DiptychError(f"{path}: metadata of {key!r}: expected a JSON object of texts and numbers")
+    return columns
 
 
 def layout_of_file(path: Path) -> Layout:

@@ -177,7 +177,7 @@ def content_digest(source: object) -> str:
     if isinstance(source, PictureBytes):
         return _digest(source.data)
     if isinstance(source, str):
-        return _digest(source.encode())
+        return _digest(source.encode("utf-8", "surrogatepass"))  # whether it can be kept is the store's to say
     raise TypeError(f"no content known of {type(source).__name__}")
 
 
