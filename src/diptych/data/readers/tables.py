@@ -10,8 +10,8 @@ from diptych.common.errors import DiptychError
 from diptych.data.collection import Collection, Item, Sentence
 from diptych.data.pictures import is_picture
 from diptych.data.readers import fields
-from diptych.data.readers.json_value import read_json
 from diptych.data.readers.faults import Faults, Gathering, caption
+from diptych.data.readers.json_value import read_json
 from diptych.data.readers.picture_names import split_in, split_name, stem
 
 Record = tuple[str, str, list[object], str | None]  # where, picture, captions, split
