@@ -55,6 +55,8 @@ def decode(source: Path | IO[bytes], where: str) -> Image.Image:
             if not isinstance(source, Path):
                 source.seek(0)
             return _decoded(source)
+    except DiptychError as error:
+        raise DiptychError(f"{where}: {error}") from None
     except FileNotFoundError:
         raise DiptychError(f"{where}: no such picture") from None
     except Image.DecompressionBombError as error:
@@ -66,6 +68,8 @@ def decode(source: Path | IO[bytes], where: str) -> Image.Image:
 
 
 def _decoded(source: Path | IO[bytes]) -> Image.Image:
+    if isinstance(source, Path) and source.exists() and not source.is_file():  # a pipe would never end
+        raise DiptychError("not a plain file; expected a picture")
     with Image.open(source, formats=known_formats()) as image:
         if image.width * image.height > most_pixels():
             raise Image.DecompressionBombError(

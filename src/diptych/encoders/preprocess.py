@@ -111,6 +111,8 @@ def read_picture(item: Item, side: int) -> tuple[Image.Image, tuple[int, int]]:
 
 def _read_reduced(file: PictureFile, side: int) -> tuple[Image.Image, tuple[int, int]] | None:
     """None where the whole picture must be decoded, or where decoding failed and the usual way will say why."""
+    if not file.path.is_file():
+        return None
     try:
         with Image.open(file.path, formats=["JPEG"]) as image:
             if image.format != "JPEG" or min(image.size) < 4 * side:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -167,4 +168,6 @@ def _parquet_picture(value: Any, key: str, file: FoundFile, metadata: dict[str, 
         status = os.stat(path)
     except OSError as error:
         return DataProblem(path, f"cannot be read: {error.strerror}")
+    if not stat.S_ISREG(status.st_mode):
+        return DataProblem(path, "cannot be read: not a plain file")
     return picture_of(FoundFile(path, "picture", status.st_size, status.st_mtime_ns), metadata)
