@@ -104,6 +104,8 @@ def test_an_interrupted_run_can_be_repeated(tmp_path: Path, monkeypatch: pytest.
     ("arguments", "message"),
     [
         ("--count 0", "count: 0 is not possible"),
+        (f"--count {'9' * 30}", "expected at most 10,000,000 scenes"),
+        (f"--near-misses {'9' * 30}", "expected at most 10,000,000 pairs"),
         ("--size 7", "picture size: 7"),
         ("--splits a,b", "--splits: 'a,b'"),
         ("--splits 0.5,0.1,0.1", "splits: 0.5, 0.1, 0.1 do not fit"),

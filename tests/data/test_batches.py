@@ -34,6 +34,16 @@ def test_regions_of_different_dimensions() -> None:
         pad_regions([np.ones((2, 3)), np.ones((2, 4))])
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_features_that_are_not_finite_are_refused_with_the_pictures_name(wrong: float) -> None:
+    good, bad = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
+    bad[2, 1] = wrong
+    with pytest.raises(DiptychError, match=rf"b\.jpg: its local features hold {wrong} \(vector 2, number 1\)"):
+        pad_regions([good, bad], ["a.jpg", "b.jpg"])
+    with pytest.raises(DiptychError, match="picture 1 of 2: its local features"):
+        pad_regions([good, Regions(bad)])
+
+
 def test_no_regions() -> None:
     assert len(pad_regions([])) == 0
 

@@ -1,6 +1,7 @@
 """Pictures of every kind come out as upright 8-bit RGB, or as one clear sentence."""
 
 import io
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from PIL import Image
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import open_path
-from diptych.data.pictures import PicturePart, to_rgb
+from diptych.data.collection import Item, open_path
+from diptych.data.pictures import PictureBytes, PictureFile, PicturePart, to_rgb
+from diptych.encoders.preprocess import read_picture
 from tests.data.making import picture, picture_bytes
 
 
@@ -67,6 +69,64 @@ def test_decompression_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(DiptychError, match=r"a\.png: the picture is too large to decode safely"):
         open_path(tmp_path / "a.png")()
+
+
+def test_more_pixels_than_are_taken_are_refused_before_they_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.png"
+    Image.new("L", (40, 30)).save(path)
+    monkeypatch.setattr("diptych.data.pictures.MOST_PIXELS", 1199)
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda *_: pytest.fail("it was decoded"))
+    with pytest.raises(DiptychError, match=r"a\.png: .*too large.*40 x 30 pixels, at most 1,199"):
+        PictureFile(path)()
+    monkeypatch.undo()
+    for told in ("x", "0", "-5", "1e9"):
+        monkeypatch.setenv("DIPTYCH_MAX_PIXELS", told)
+        with pytest.raises(DiptychError, match="DIPTYCH_MAX_PIXELS"):
+            PictureFile(path)()
+    monkeypatch.setenv("DIPTYCH_MAX_PIXELS", "1200")
+    assert PictureFile(path)().size == (40, 30)
+    monkeypatch.setenv("DIPTYCH_MAX_PIXELS", "1199")
+    with pytest.raises(DiptychError, match="at most 1,199"):
+        PictureFile(path)()
+
+
+@pytest.mark.parametrize("kind", ["I;16", "I", "F", "RGBA", "LA", "P"])
+def test_strips_give_what_the_whole_gives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    if kind in ("RGBA", "LA", "P"):
+        image = Image.fromarray(rng.integers(0, 256, (23, 17, 4), np.uint8), "RGBA").convert(kind)
+        if kind == "P":
+            image.info["transparency"] = 3
+    else:
+        dtypes = {"I;16": np.uint16, "I": np.int32, "F": np.float32}
+        image = Image.fromarray(rng.integers(0, 65536, (23, 17)).astype(dtypes[kind]))
+    whole = np.asarray(to_rgb(image))
+    monkeypatch.setattr("diptych.data.pictures.PIXELS_AT_ONCE", 60)
+    assert np.array_equal(np.asarray(to_rgb(image)), whole)
+
+
+def test_deep_grey_is_never_there_in_several_copies() -> None:
+    image = Image.new("I;16", (4000, 4000), 30000)
+    tracemalloc.start()
+    assert to_rgb(image).getpixel((0, 0)) == (117, 117, 117)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20  # numpy's share; the whole as float64 is 128 MB, several times
+
+
+def test_what_starts_programs_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostScript under a picture's name is no picture, and no interpreter of it is started."""
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was started"))
+    path = tmp_path / "a.jpg"
+    Image.new("RGB", (8, 8)).save(path, "EPS")
+    with pytest.raises(DiptychError, match=r"a\.jpg: not a picture of a known format"):
+        PictureFile(path)()
+    with pytest.raises(DiptychError, match="not a picture of a known format"):
+        PictureBytes(path.read_bytes(), "here")()
+    with pytest.raises(DiptychError, match="not a picture of a known format"):
+        read_picture(Item("a", (), open=PictureFile(path)), 1)
 
 
 def test_unreadable_pictures(tmp_path: Path) -> None:

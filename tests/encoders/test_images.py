@@ -72,7 +72,8 @@ def test_projections_are_the_papers_formulas(config: FeatureConfig) -> None:
                     expected = h + mlp(encoder, h)
                 torch.testing.assert_close(out.vectors[i, k], expected, atol=1e-5, rtol=1e-4)
     assert out.whole is None
-    assert torch.equal(out.inputs, features.vectors)
+    assert torch.equal(out.inputs[features.mask], features.vectors[features.mask])
+    assert not out.inputs[~features.mask].any()  # whatever pads hold
     assert torch.equal(out.mask, features.mask)
 
 

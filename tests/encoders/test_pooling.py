@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given
@@ -25,6 +27,14 @@ def test_mean_and_max_see_only_what_is_real(counts: list[int]) -> None:
             values = [float(vectors[i, k, j]) for k in range(count)]
             assert float(mean[i, j]) == pytest.approx(sum(values) / count, abs=1e-5)
             assert float(largest[i, j]) == pytest.approx(max(values))
+
+
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("pool", [mean_pool, max_pool])
+def test_pads_may_hold_anything(pool: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], garbage: float) -> None:
+    vectors, mask = sets([3, 1, 5])
+    other = vectors.masked_fill(~mask.unsqueeze(-1), garbage)
+    assert torch.equal(pool(other, mask), pool(vectors, mask))
 
 
 @given(SHAPES)

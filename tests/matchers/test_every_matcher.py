@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from diptych.data.batches import LocalFeatures
 from diptych.encoders.texts import TransformerConfig
 from diptych.matchers.base import Matcher
 from diptych.matchers.catalog import build_matcher, build_tokenizer
@@ -52,6 +53,27 @@ def test_scores_are_finite_and_of_every_pair(matcher: Matcher) -> None:
 
 def test_padding_of_the_input_never_moves_a_score(matcher: Matcher) -> None:
     torch.testing.assert_close(all_scores(matcher, extra=4), all_scores(matcher), **CLOSE)
+
+
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf"), float("-inf"), 1e30])
+def test_pads_may_hold_anything(matcher: Matcher, garbage: float) -> None:
+    if not matcher.takes_features:
+        return
+    batch = inputs.images(extra=2)
+    pads = ~batch.mask.unsqueeze(-1)
+    with matcher.inference():
+        texts = inputs.kept_texts(matcher)
+        zeros, others = (
+            matcher.score(
+                matcher.keep_images(
+                    matcher.image_encoder(LocalFeatures(batch.vectors.masked_fill(pads, value), batch.mask))
+                ),
+                texts,
+            )
+            for value in (0.0, garbage)
+        )
+    assert zeros.isfinite().all()
+    assert torch.equal(others, zeros)
 
 
 def test_padding_of_what_is_kept_never_moves_a_score(matcher: Matcher) -> None:

@@ -91,20 +91,33 @@ class Tokens:
         )
 
 
-def pad_regions(items: Sequence[Regions | np.ndarray]) -> LocalFeatures:
-    """Stack pictures' local features, padding to the largest set."""
+def pad_regions(items: Sequence[Regions | np.ndarray], names: Sequence[str] | None = None) -> LocalFeatures:
+    """Stack pictures' local features, padding to the largest set; `names` are the pictures', for errors."""
     vectors = [np.asarray(i.vectors if isinstance(i, Regions) else i, dtype=np.float32) for i in items]
     longest = max((len(v) for v in vectors), default=1)
     dim = vectors[0].shape[1] if vectors else 0
     wrong = next((v.shape[1] for v in vectors if v.shape[1] != dim), None)
     if wrong is not None:
         raise DiptychError(f"pad_regions: local features of dimension {wrong}; expected {dim} as in the first picture")
+    for i, v in enumerate(vectors):
+        check_finite(v, f"picture {i} of {len(vectors)}" if names is None else names[i])
     out = np.zeros((len(vectors), longest, dim), dtype=np.float32)
     mask = np.zeros((len(vectors), longest), dtype=bool)
     for i, v in enumerate(vectors):
         out[i, : len(v)] = v
         mask[i, : len(v)] = True
     return LocalFeatures(torch.from_numpy(out), torch.from_numpy(mask))
+
+
+def check_finite(regions: Regions | np.ndarray, name: str) -> None:
+    """Refuse a picture's local features with a number that is not finite: it would make scores of anything."""
+    vectors = regions.vectors if isinstance(regions, Regions) else regions
+    if not np.isfinite(vectors).all():
+        wrong = np.argwhere(~np.isfinite(vectors))[0]
+        raise DiptychError(
+            f"{name}: its local features hold {vectors[tuple(wrong)]} (vector {wrong[0]}, number {wrong[1]}); "
+            "expected finite numbers"
+        )
 
 
 def pad_tokens(sentences: Sequence[Sequence[int]], pad: int = 0) -> Tokens:

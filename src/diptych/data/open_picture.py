@@ -37,8 +37,10 @@ def open_with_size(picture: Picture, side: int | None = None) -> tuple[Image.Ima
 
 def _reduced(file: PictureFile, side: int) -> tuple[Image.Image, tuple[int, int]] | None:
     """None where the whole picture must be decoded, or where decoding failed and the usual way will say why."""
+    if not file.path.is_file():
+        return None
     try:
-        with Image.open(file.path) as image:
+        with Image.open(file.path, formats=["JPEG"]) as image:
             if image.format != "JPEG" or min(image.size) < 4 * side:
                 return None
             width, height = image.size

@@ -1,6 +1,8 @@
 """Picture files of every kind, decoded to upright RGB; what cannot be decoded is said in one sentence."""
 
 import io
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -22,6 +24,26 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }  # fmt: skip
 _EXIF = {"exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif"}  # where Pillow looks for it
+# Decoders that need nothing but the picture; others (such as PostScript's) start programs.
+FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "TIFF", "BMP", "PPM", "JPEG2000", "AVIF", "HEIF")
+# A picture of more pixels is not decoded: a few hundred kilobytes can stand for gigabytes.
+MOST_PIXELS, MOST_PIXELS_VARIABLE = 150_000_000, "DIPTYCH_MAX_PIXELS"
+# Modes that need several copies are converted so many pixels at a time.
+PIXELS_AT_ONCE = 1 << 20
+
+
+def known_formats() -> list[str]:
+    """The formats that are meant, of those that this Pillow reads."""
+    Image.init()
+    return [name for name in FORMATS if name in Image.OPEN]
+
+
+def most_pixels() -> int:
+    """The most pixels of a picture that is decoded whole; the environment may say otherwise."""
+    told = os.environ.get(MOST_PIXELS_VARIABLE, "")
+    if told and not (told.isascii() and told.isdigit() and int(told[:18]) > 0):
+        raise DiptychError(f"{MOST_PIXELS_VARIABLE}: {told!r} is not valid; expected a number of pixels")
+    return int(told[:18]) if told else MOST_PIXELS
 
 
 def is_picture(name: str) -> bool:
@@ -40,6 +62,8 @@ def decode(source: Path | IO[bytes], where: str) -> Image.Image:
             if not isinstance(source, Path):
                 source.seek(0)
             return _decoded(source)
+    except DiptychError as error:
+        raise DiptychError(str(error), where=where) from None
     except FileNotFoundError:
         raise DiptychError("no such picture", where=where) from None
     except Image.DecompressionBombError as error:
@@ -57,7 +81,13 @@ def _reason(error: Exception) -> str:
 
 
 def _decoded(source: Path | IO[bytes]) -> Image.Image:
-    with Image.open(source) as image:
+    if isinstance(source, Path) and source.exists() and not source.is_file():  # a pipe would never end
+        raise DiptychError("not a plain file; expected a picture")
+    with Image.open(source, formats=known_formats()) as image:
+        if image.width * image.height > most_pixels():
+            raise Image.DecompressionBombError(
+                f"{image.width} x {image.height} pixels, at most {most_pixels():,} are decoded"
+            )
         image.load()
         return to_rgb(upright(image))
 
@@ -80,8 +110,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         return _from_deep_grey(image)
     if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
-        layer = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+        return _in_strips(image, _over_white)
     return image.convert("RGB")
 
 
@@ -100,13 +129,37 @@ def upright(image: Image.Image) -> Image.Image:
 
 
 def _from_deep_grey(image: Image.Image) -> Image.Image:
-    values = np.asarray(image).astype(np.float64)
-    top = values.max(initial=0.0)
-    if top > 255:
-        values = values / 257.0
-    elif image.mode == "F" and top <= 1:
-        values = values * 255.0
-    return Image.fromarray(np.clip(np.rint(np.nan_to_num(values)), 0, 255).astype(np.uint8), "L").convert("RGB")
+    tops = [np.asarray(strip).max(initial=0).astype(np.float64) for _, strip in _strips(image)]
+    top = np.max(tops, initial=0.0)
+
+    def shallow(strip: Image.Image) -> Image.Image:
+        values = np.asarray(strip).astype(np.float64)
+        if top > 255:
+            values = values / 257.0
+        elif image.mode == "F" and top <= 1:
+            values = values * 255.0
+        return Image.fromarray(np.clip(np.rint(np.nan_to_num(values)), 0, 255).astype(np.uint8), "L").convert("RGB")
+
+    return _in_strips(image, shallow)
+
+
+def _over_white(strip: Image.Image) -> Image.Image:
+    layer = strip.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+
+
+def _in_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """An RGB picture, converted some rows at a time, so that only they are there in several copies."""
+    out = Image.new("RGB", image.size)
+    for top, strip in _strips(image):
+        out.paste(convert(strip), (0, top))
+    return out
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    rows = max(1, PIXELS_AT_ONCE // max(1, image.width))
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,8 @@ def _existing(source: Source) -> Path:
     path = Path(source)
     if not path.exists():
         raise DiptychError("no such file or folder", where=path)
+    if not path.is_dir() and not path.is_file():
+        raise DiptychError("neither a plain file nor a folder", where=path)
     return path
 
 
@@ -115,6 +117,8 @@ def _read(source: Source, faults: Faults, split: str | None, look_near: bool) ->
         return _read_folder(path, faults, split)
     if path.is_file():
         return _read_file(path, faults, look_near)
+    if path.exists():
+        raise DiptychError(f"{path}: neither a plain file nor a folder")
     text = str(source)
     if _HUB_NAME.fullmatch(text) and not Path(text.split("/")[0]).exists():
         return read_huggingface(text, faults)

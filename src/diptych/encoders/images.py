@@ -111,6 +111,8 @@ class FeatureEncoder(nn.Module):
         x = batch.vectors
         if x.shape[-1] != self.config.feature_dim:
             raise DiptychError(f"features have {x.shape[-1]} dimensions; the matcher expects {self.config.feature_dim}")
+        # Whatever pads hold, be it not finite, they are nothing.
+        x = x.masked_fill(~batch.mask.unsqueeze(-1), 0)
         h = self.fc(x)
         if self.mlp is not None:
             h = self.dropout(h + self.mlp(x if self.config.projection == "residual" else h, batch.mask))

@@ -6,8 +6,9 @@ from torch import Tensor
 
 def mean_pool(vectors: Tensor, mask: Tensor) -> Tensor:
     """Mean over real vectors: (n, k, d), (n, k) -> (n, d)."""
-    weights = mask.unsqueeze(-1).to(vectors.dtype)
-    return (vectors * weights).sum(1) / weights.sum(1).clamp(min=1)
+    # Multiplied by 0, what is not finite would stay so.
+    real = vectors.masked_fill(~mask.unsqueeze(-1), 0)
+    return real.sum(1) / mask.sum(1, keepdim=True).to(vectors.dtype).clamp(min=1)
 
 
 def max_pool(vectors: Tensor, mask: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
+from diptych.data.batches import check_finite
 from diptych.data.collection import Collection, Item
 from diptych.matchers.base import Matcher, Pictures
 from diptych.matchers.kept import Kept
@@ -38,7 +39,9 @@ def _pictures(matcher: Matcher, collection: Collection, items: Sequence[Item]) -
         for item in items:
             if item.row is None:
                 raise DiptychError(f"picture {item.id} has no features", where=collection.name)
-            rows.append(collection.features[item.row])
+            regions = collection.features[item.row]
+            check_finite(regions, f"{collection.name}: picture {item.id}")
+            rows.append(regions)
         return rows
     pictures = []
     for item in items:

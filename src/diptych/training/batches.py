@@ -184,7 +184,8 @@ class RunDataset(Dataset[Batch]):
         missing = next((i for i, row in zip(pictures, rows, strict=True) if row is None), None)
         if missing is not None:
             raise DiptychError(f"{self.collection.items[missing].id}: the feature file has no row for this picture")
-        batch = pad_regions([features[row] for row in rows if row is not None])
+        names = [self.collection.items[i].id for i in pictures]
+        batch = pad_regions([features[row] for row in rows if row is not None], names)
         if self.augmentation.drop_regions > 0:
             batch = drop_regions(batch, self.augmentation.drop_regions, generator)
         return batch

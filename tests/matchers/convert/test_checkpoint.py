@@ -172,6 +172,14 @@ def test_another_class_is_named(tmp_path: Path) -> None:
         ),
         ({"model": [IMAGE, TEXT], "opt": 4}, "opt: expected a namespace or a dictionary, got int"),
         ([], "got 0 of them"),
+        (
+            {"model": [{**IMAGE, "fc.bias": torch.tensor([1.0, float("nan"), 0.0])}, TEXT]},
+            "'fc.bias' of the image side holds a number that is not finite",
+        ),
+        (
+            {"model": [IMAGE, {"embed.weight": torch.ones(5, 2, dtype=torch.complex64)}]},
+            "'embed.weight' of the text side holds complex numbers",
+        ),
     ],
 )
 def test_another_structure_is_named(content: Any, message: str, tmp_path: Path) -> None:

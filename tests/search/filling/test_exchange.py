@@ -69,6 +69,35 @@ def test_vectors_that_others_made(tmp_path: Path) -> None:
         np.testing.assert_allclose(entry.vectors, [[0.6, 0.8]], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        [[1.0], [1.0, 2.0, 3.0], [1.0, 2.0]],  # as many numbers in all as three vectors of two have
+        [[1.0, 2.0], [1.0, 2.0, 3.0, 4.0], []],
+        [[1.0, 2.0], None, [1.0, 2.0]],
+    ],
+)
+def test_vectors_of_unequal_length_are_not_shifted(tmp_path: Path, vectors: list[list[float] | None]) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    index = Index.create(tmp_path / "i.db", None, layout=Layout(2))
+    table = pyarrow.table({"key": ["a", "b", "c"], "vector": vectors})
+    parquet.write_table(table, tmp_path / "ragged.parquet")
+    with pytest.raises(DiptychError, match=r"ragged\.parquet: row [12]: vector: .*same length"):
+        index.import_(tmp_path / "ragged.parquet")
+    assert len(index) == 0
+
+
+def test_one_key_is_no_list_of_its_letters(tmp_path: Path) -> None:
+    index = Index.create(tmp_path / "i.db", None, layout=Layout(2))
+    index.add_vectors(["a", "b", "abc"], np.ones((3, 2)))
+    with pytest.raises(DiptychError, match=r"expected several keys, got the text 'abc'; one key is given as \['abc'\]"):
+        index.delete("abc")
+    assert len(index) == 3
+    assert index.delete(["abc"]) == 1
+
+
 def test_files_that_hold_no_vectors(tmp_path: Path) -> None:
     import pyarrow
     from pyarrow import parquet

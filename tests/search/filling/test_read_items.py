@@ -60,6 +60,40 @@ def test_tables_have_columns(tmp_path: Path) -> None:
     assert "no column of sentences" in str(read(tmp_path / "b.tsv")[1][0])
 
 
+BAD_LINES = {
+    "a lone surrogate": r'"a \ud800 cat"',
+    "a lone surrogate in a column": r'{"text": "a cat", "place": "\ud800"}',
+    "a lone surrogate in a column's name": r'{"text": "a cat", "\ud800": 1}',
+    "a number of 5,000 digits": '{"text": "a cat", "year": ' + "9" * 5000 + "}",
+    "a number of 4,000 digits": '{"text": "a cat", "year": ' + "9" * 4000 + "}",
+    "deep nesting": "[" * 100_000 + "]" * 100_000,
+    "deep nesting in a column": '{"text": "a cat", "deep": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "no number": '{"text": "a cat", "year": 1e999}',
+}
+
+
+@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
+def test_a_bad_line_costs_itself(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'"two dogs"\n{line}\n"a boat"\n')
+    entries, problems = read(path)
+    assert [(e.key, e.text) for e in entries] == [(f"{path}#1", "two dogs"), (f"{path}#3", "a boat")]
+    assert len(problems) == 1
+    assert "2" in problems[0].where.removeprefix(str(path))
+    str(problems[0]).encode()
+
+
+@pytest.mark.parametrize("text", BAD_LINES.values(), ids=BAD_LINES)
+def test_a_bad_member_of_a_tar_costs_itself(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.tar"
+    member = text if text.startswith("{") else '{"caption": ' + text + "}"
+    tar(path, {"a.png": png(0), "a.json": b'{"caption": "x"}', "b.png": png(1), "b.json": member.encode(),
+               "c.png": png(2), "c.json": b'{"caption": "z"}'})  # fmt: skip
+    entries, _ = read(path, "sentences")
+    assert {e.text for e in entries} >= {"x", "z"}
+    assert {e.text for e in entries} <= {"x", "a cat", "z"}
+
+
 def test_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = [

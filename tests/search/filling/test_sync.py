@@ -242,6 +242,16 @@ def test_pictures_without_a_decoder_are_told_once(
     assert "install diptych[heic] (3 files)" in str(report.problems[0])
 
 
+def test_a_bad_line_or_member_stops_nothing(store: Store, pictures: Path) -> None:
+    (pictures / "a.jsonl").write_text('"two dogs"\n{"text": "a cat", "year": 1e999}\n"\\ud800"\n')
+    tar(pictures / "b.tar", {"x.png": png(0), "x.json": b"[" * 100_000, "y\udcff.png": png(1), "z.png": png(2)})
+    for added in (8, 0):
+        report, _ = run(store, pictures, what="both", archives=True)
+        assert report.added == added
+        assert len(report.problems) == 4
+    check(store)
+
+
 def test_a_folder_that_is_empty_today_loses_nothing_unasked(store: Store, tmp_path: Path) -> None:
     one, two = tiny.fill(tmp_path / "one", 3), tiny.fill(tmp_path / "two", 4, start=5)
     run(store, one, two)

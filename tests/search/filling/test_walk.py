@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from diptych.common.errors import DiptychError
 from diptych.data.collection import DataProblem
 from diptych.data.pictures import PictureBytes, PictureFile, PicturePart
+from diptych.data.read import read_collection
 from diptych.search.filling.walk import (
     Choice,
     FoundFile,
@@ -16,6 +17,8 @@ from diptych.search.filling.walk import (
     roots_of,
     walk,
 )
+from diptych.search.stores.address import open_store
+from diptych.search.stores.store import Layout
 
 
 def touch(path: Path) -> Path:
@@ -26,6 +29,22 @@ def touch(path: Path) -> Path:
 
 def names(root: Path, choice: Choice | None = None) -> list[str]:
     return [f.path[len(str(root)) + 1 :] for f in walk(str(root), choice or Choice(), [], [])]
+
+
+def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jpg")
+    (tmp_path / "b.png").symlink_to("/dev/zero")
+    for name in ("a.jpg", "b.png"):
+        with pytest.raises(DiptychError, match=rf"{name}: neither a plain file nor a folder"):
+            list(walk(str(tmp_path / name), Choice(), [], []))
+        with pytest.raises(DiptychError, match=rf"{name}: not a plain file"):
+            PictureFile(tmp_path / name)()
+        with pytest.raises(DiptychError, match=rf"{name}: not a plain file"):
+            open_store(tmp_path / name, Layout(4))
+        with pytest.raises(DiptychError, match=rf"{name}: neither a plain file nor a folder"):
+            read_collection(tmp_path / name)
+        assert not (tmp_path / name).is_file()
+    assert list(walk(str(tmp_path), Choice(), [], [])) == []
 
 
 def test_hidden_excluded_and_other_files_are_left_out(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Bytes that are no longer what was written: seen when they are read, with the entry's name."""
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ OLD_TABLES = (
 
 
 @pytest.fixture(params=["new", "old"])
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A store of forty entries, as it is made now and as it was made before there were checksums."""
     path = tmp_path / "index.db"
     store = SqliteStore(path, LAYOUT)
@@ -33,7 +32,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     store.close()
     if request.param == "old":
         change(path, *OLD_TABLES)
-    yield path
+    return path
 
 
 def change(path: Path, *statements: str) -> None:

@@ -11,6 +11,7 @@ from diptych.data.collection import Collection, Item, Sentence
 from diptych.data.pictures import is_picture
 from diptych.data.readers import fields
 from diptych.data.readers.faults import Faults, Gathering, caption
+from diptych.data.readers.json_value import read_json
 from diptych.data.readers.picture_names import split_in, split_name, stem
 
 Record = tuple[str, str, list[object], str | None]  # where, picture, captions, split
@@ -93,7 +94,7 @@ def _json_lines(path: Path, faults: Faults) -> Iterator[Record]:
             continue
         where = f"{path}: line {number}"
         try:
-            data = json.loads(line)
+            data = read_json(line)
         except json.JSONDecodeError as error:
             faults.tell(f"{where}, column {error.colno}", f"not valid JSON: {error.msg}")
             continue
@@ -140,7 +141,7 @@ def looks_like_captions(path: Path) -> bool:
         return sniff(path) is not None
     first = next((line for _, line in _lines(path) if line.strip()), "")
     try:
-        record = json.loads(first)
+        record = read_json(first)
     except json.JSONDecodeError:
         return True
     return isinstance(record, dict) and _columns(record) is not None

@@ -11,6 +11,7 @@ from diptych.data.collection import Collection, Item, Open, Sentence
 from diptych.data.pictures import PictureBytes, PicturePart, is_picture
 from diptych.data.readers import fields
 from diptych.data.readers.faults import Faults, Gathering, caption
+from diptych.data.readers.json_value import read_json
 from diptych.data.readers.picture_names import folder_split, split_in, split_name
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz")
@@ -176,7 +177,7 @@ def _finish(sample: Sample, texts: dict[str, tuple[str, bytes]], faults: Faults)
 def _from_json(sample: Sample, member: str, data: bytes, faults: Faults) -> list[object]:
     where = f"{sample.tar}: {member}"
     try:
-        value = json.loads(data)
+        value = read_json(data)
     except json.JSONDecodeError as error:
         faults.tell(f"{where}: line {error.lineno}, column {error.colno}", f"not valid JSON: {error.msg}")
         sample.broken = True

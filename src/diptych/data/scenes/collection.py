@@ -10,6 +10,8 @@ from diptych.data.scenes.features import RegionKind, SceneFeatures
 from diptych.data.scenes.generate import Captioned, captioned_scenes
 
 SPLITS = ("train", "val", "test")
+# More than anyone has drawn; their names alone are held in memory.
+MOST_SCENES = 10_000_000
 
 
 def scenes_collection(
@@ -72,4 +74,6 @@ def split_names(count: int, splits: Sequence[float]) -> list[str]:
     """The split of each scene: first train, then val, then test."""
     if count < 1:
         raise DiptychError(f"count: {count} is not possible; expected at least one scene")
+    if count > MOST_SCENES:
+        raise DiptychError(f"count: {count} is not possible; expected at most {MOST_SCENES:,} scenes")
     return [name for name, number in zip(SPLITS, split_counts(count, splits), strict=True) for _ in range(number)]

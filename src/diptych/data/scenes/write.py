@@ -13,7 +13,7 @@ from diptych.common.config import read_json
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json, write_text
 from diptych.common.progress import track
-from diptych.data.scenes.collection import split_names
+from diptych.data.scenes.collection import MOST_SCENES, split_names
 from diptych.data.scenes.draw import PICTURE_SIZE, boxes, checked_size, draw
 from diptych.data.scenes.generate import SENTENCES, captioned_scenes
 from diptych.data.scenes.near_miss import near_miss_pair
@@ -41,6 +41,8 @@ def write_scenes(
     checked_size(picture_size)
     if near_misses < 0:
         raise DiptychError(f"near misses: {near_misses} is not possible; expected 0 or more")
+    if near_misses > MOST_SCENES:
+        raise DiptychError(f"near misses: {near_misses} is not possible; expected at most {MOST_SCENES:,} pairs")
     settings = {"count": count, "seed": seed, "splits": list(splits), "picture_size": picture_size}
     _claim(folder, {**settings, "near_misses": near_misses})
     images = _write_captioned(folder, count, seed, names, picture_size)

@@ -147,6 +147,7 @@ def _tensors(model: Any, path: Path) -> dict[str, Tensor]:
                 )
             if name in tensors:
                 raise DiptychError(f"model: {shown(name)} is there twice", where=path)
+            _check_numbers(tensor, name, path)
             tensors[name] = tensor
     return tensors
 
@@ -164,3 +165,11 @@ def _name(key: str, prefix: str) -> str | None:
 
 def _kind(value: Any) -> str:
     return f"{len(value)} of them" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
+
+
+def _check_numbers(tensor: Tensor, name: str, path: Path) -> None:
+    """Refuse a weight that would turn every score into nothing."""
+    if tensor.is_complex():
+        raise DiptychError(f"{path}: {shown(name)} holds complex numbers; expected real ones")
+    if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        raise DiptychError(f"{path}: {shown(name)} holds a number that is not finite")

@@ -13,6 +13,7 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.common.files import written_aside
+from diptych.data.readers.json_value import read_json
 from diptych.search.stores.store import Entry, Kind, Layout, Stamp, Store, Value
 
 AT_ONCE = 1024
@@ -77,7 +78,7 @@ def import_(store: Store, path: Path) -> int:
     for rows in _read_parquet(path) if path.suffix == ".parquet" else _read_numpy(path):
         keys = rows["keys"]
         described = rows.get("metadata") or [""] * len(keys)
-        metadata = {key: json.loads(text) for key, text in zip(keys, described, strict=True) if text}
+        metadata = {key: _columns(text, key, path) for key, text in zip(keys, described, strict=True) if text}
         kinds = rows.get("kinds") or ["picture"] * len(keys)
         stamps = None
         if all(name in rows for name in ("size", "changed", "digest")):
@@ -86,6 +87,16 @@ def import_(store: Store, path: Path) -> int:
         store.add(entries_of(store, keys, rows["vectors"], kinds, rows.get("texts"), metadata, stamps))
         count += len(keys)
     return count
+
+
+def _columns(text: str, key: str, path: Path) -> dict[str, Value]:
+    try:
+        columns = read_json(text)
+    except json.JSONDecodeError as error:
+        raise DiptychError(f"{path}: metadata of {key!r}: not valid JSON: {error.msg}") from None
+    if not isinstance(columns, dict):
+        raise DiptychError(f"{path}: metadata of {key!r}: expected a JSON object of texts and numbers")
+    return columns
 
 
 def layout_of_file(path: Path) -> Layout:
@@ -204,12 +215,22 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
                 raise DiptychError(f"{path}: has no column {missing!r}; expected 'key' and 'vector'")
             about = json.loads((table.schema_arrow.metadata or {}).get(b"diptych", b"{}"))
             k = int(about.get("set_size", 1))
+            start = width = 0
             for batch in table.iter_batches(AT_ONCE):
                 columns = {name: batch.column(name) for name in batch.schema.names}
                 vector = columns.pop("vector")
+                counts = pyarrow.compute.list_value_length(vector).to_pylist()
+                width = width or next((count for count in counts if count), 0)
+                wrong = next((row for row, count in enumerate(counts, start) if not count or count != width), None)
+                if wrong is not None:
+                    raise DiptychError(
+                        f"{path}: row {wrong}: vector: {counts[wrong - start] or 'no'} numbers, expected {width}: "
+                        "not all of them have the same length"
+                    )
+                if width % k:
+                    raise DiptychError(f"{path}: vector: {width} numbers cannot be sets of {k} vectors")
+                start += len(batch)
                 flat = np.asarray(vector.flatten().to_numpy(zero_copy_only=False), np.float32)
-                if len(batch) and len(flat) % (len(batch) * k):
-                    raise DiptychError(f"{path}: vector: not all of them have the same length")
                 rows = {names.get(name, name): column.to_pylist() for name, column in columns.items()}
                 yield {**rows, "vectors": flat.reshape(len(batch), k, -1)}
     except pyarrow.ArrowException as error:
@@ -223,6 +244,7 @@ def _told(entry: Entry) -> str:
 def _arrow(path: Path) -> tuple[Any, Any]:
     try:
         import pyarrow
+        import pyarrow.compute
         from pyarrow import parquet
     except ImportError:
         raise DiptychError(f"{path}: needs the package pyarrow; install diptych[search]") from None

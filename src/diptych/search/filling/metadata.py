@@ -9,8 +9,9 @@ from typing import Any
 from diptych.common.errors import DiptychError
 from diptych.data.collection import DataProblem
 from diptych.data.readers import fields
+from diptych.data.readers.json_value import read_json
 from diptych.search.filling.table_rows import csv_rows, parquet_rows
-from diptych.search.stores.store import OWN_FIELDS, Value
+from diptych.search.stores.store import OWN_FIELDS, Value, check_fields
 from diptych.search.stores.values import cell_value
 
 
@@ -26,6 +27,7 @@ def read_metadata(path: Path) -> dict[str, dict[str, Value]]:
             raise DiptychError("expected a column 'path' or 'file_name' with a picture's path", where=where)
         picture = os.path.normpath(os.path.join(os.path.abspath(path.parent), os.path.expanduser(record[column])))
         table[picture] = columns_of(record, without=(column,))
+        check_fields(picture, "", table[picture], where)
     return table
 
 
@@ -61,7 +63,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
             if line.strip():
                 try:
-                    record = json.loads(line)
+                    record = read_json(line)
                 except json.JSONDecodeError as error:
                     raise DiptychError(f"line {number}: not valid JSON: {error.msg}", where=path) from None
                 if not isinstance(record, dict):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,36 @@ from diptych.data.collection import DataProblem, Item
 from diptych.data.pictures import PictureBytes
 from diptych.data.readers import fields
 from diptych.data.readers.faults import Faults
+from diptych.data.readers.json_value import read_json
 from diptych.data.readers.webdataset import read_webdataset, stream_webdataset
 from diptych.search.filling.metadata import columns_of
 from diptych.search.filling.new_entry import NewEntry, Piece, picture_of, sentence_entry
 from diptych.search.filling.table_rows import csv_rows, parquet_rows
 from diptych.search.filling.walk import FoundFile, What, file_kind
-from diptych.search.stores.store import Stamp, Value
+from diptych.search.stores.store import Stamp, Value, check_fields
 from diptych.search.stores.values import cell_value
 
 
 def read_parts(file: FoundFile, what: What) -> Iterator[Piece]:
-    """The wanted entries of a text file, tar or parquet file, and its problems, as they come; never an error."""
+    """The wanted entries of a text file, tar or parquet file, and its problems, as they come; never an error.
+
+    An entry that no store can keep is a problem too, and costs itself alone.
+    """
+    for piece in _pieces(file, what):
+        fault = _fault_of(piece) if isinstance(piece, NewEntry) else None
+        yield piece if fault is None else fault
+
+
+def _fault_of(entry: NewEntry) -> DataProblem | None:
+    where = entry.key.encode("utf-8", "replace").decode()
+    try:
+        check_fields(entry.key, entry.text, entry.metadata, where)
+    except DiptychError as error:
+        return DataProblem(where, str(error).removeprefix(f"{where}: "))
+    return None
+
+
+def _pieces(file: FoundFile, what: What) -> Iterator[Piece]:
     lower = file.path.lower()
     try:
         if lower.endswith(".parquet"):
@@ -75,7 +95,7 @@ def _json_lines(file: FoundFile) -> Iterator[Piece]:
                 continue
             where = f"{file.path}: line {number}"
             try:
-                value = json.loads(line)
+                value = read_json(line)
             except json.JSONDecodeError as error:
                 yield DataProblem(f"{where}, column {error.colno}", f"not valid JSON: {error.msg}")
                 continue
@@ -148,4 +168,6 @@ def _parquet_picture(value: Any, key: str, file: FoundFile, metadata: dict[str, 
         status = os.stat(path)
     except OSError as error:
         return DataProblem(path, f"cannot be read: {error.strerror}")
+    if not stat.S_ISREG(status.st_mode):
+        return DataProblem(path, "cannot be read: not a plain file")
     return picture_of(FoundFile(path, "picture", status.st_size, status.st_mtime_ns), metadata)

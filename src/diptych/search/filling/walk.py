@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -107,6 +108,8 @@ def walk(root: str, choice: Choice, problems: list[DataProblem], unreadable: lis
         if kind is None:
             raise DiptychError(f"{root}: neither a picture, sentences (txt, csv, jsonl), a tar nor a parquet file")
         status = os.stat(root)
+        if not stat.S_ISREG(status.st_mode):
+            raise DiptychError(f"{root}: neither a plain file nor a folder")
         yield FoundFile(root, kind, status.st_size, status.st_mtime_ns)
         return
     yield from _walk(root, len(_as_prefix(root)), choice, problems, unreadable)
@@ -177,7 +180,7 @@ def content_digest(source: object) -> str:
     if isinstance(source, PictureBytes):
         return _digest(source.data)
     if isinstance(source, str):
-        return _digest(source.encode())
+        return _digest(source.encode("utf-8", "surrogatepass"))  # whether it can be kept is the store's to say
     raise TypeError(f"no content known of {type(source).__name__}")
 
 

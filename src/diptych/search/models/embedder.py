@@ -112,12 +112,19 @@ class Embedder:
         locals: with the cells or regions (cells, f) that they were made of
         """
         with torch.inference_mode():
+            wrong: list[int] = []
             if self.matcher.takes_features:
-                batch: Pixels | LocalFeatures = pad_regions(self._extractor.extract(pixels, sizes, torch.float32))
+                regions = [regions.vectors for regions in self._extractor.extract(pixels, sizes, torch.float32)]
+                # One picture costs itself: it gets no finite vector, and the others theirs.
+                wrong = [i for i, local in enumerate(regions) if not np.isfinite(local).all()]
+                for i in wrong:
+                    regions[i] = np.zeros_like(regions[i])
+                batch: Pixels | LocalFeatures = pad_regions(regions)
             else:
                 batch = Pixels(torch.from_numpy(np.stack(pixels)))
             encoded: Encoded = self.matcher.image_encoder(batch.to(self.device))
             vectors = self._vectors(self.matcher.keep_images(encoded).vectors)
+            vectors[wrong] = np.nan
             if not locals:
                 return Embedded(vectors, None)
             halves = encoded.inputs.to(torch.float16).cpu().numpy()

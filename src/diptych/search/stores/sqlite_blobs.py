@@ -1,4 +1,4 @@
-"""The bytes of vectors and local features in an SQLite store: written with a checksum, and seen to be right when read."""
+"""The bytes of vectors and local features in an SQLite store: written with a checksum, seen to be right when read."""
 
 import sqlite3
 import zlib
@@ -74,12 +74,10 @@ def damaged_keys(db: sqlite3.Connection, file: SqliteFile) -> Iterator[str]:
         (after, ROWS_AT_ONCE),
     ).fetchall():
         for _, key, data, checksum, cells, width, features, features_checksum in rows:
-            if (
-                data is None
-                or not _whole(data, checksum, file.layout)
-                or not _unit(data, file.layout)
-                or (features is not None and not _whole_locals((cells, width), features, features_checksum))
-            ):
+            right = data is not None and _whole(data, checksum, file.layout) and _unit(data, file.layout)
+            if features is not None:
+                right = right and _whole_locals((cells, width), features, features_checksum)
+            if not right:
                 yield key
         after = rows[-1][0]
 

@@ -44,7 +44,9 @@ class SqliteFile:
         self._lock = threading.Lock()
         self.closed = False
         with self.explained():
-            if layout is not None and (not path.exists() or path.stat().st_size == 0):
+            if path.exists() and not path.is_file() and not path.is_dir():
+                raise DiptychError(f"{path}: not a plain file; expected the file of an index")
+            if layout is not None and not path.is_dir() and (not path.exists() or path.stat().st_size == 0):
                 make_file(path, layout)
             if not path.exists():
                 raise DiptychError(f"{path}: no such index")
@@ -204,8 +206,6 @@ class SqliteFile:
         """What the file says of itself, read over a connection that has seen nothing before."""
         if self.path.is_dir():
             raise DiptychError(f"{self.path}: a folder; expected the file of an index")
-        if not self.path.is_file():
-            raise DiptychError(f"{self.path}: not a plain file; expected the file of an index")
         with self.path.open("rb") as file:  # before SQLite touches it
             if file.read(16) != b"SQLite format 3\0":
                 raise DiptychError(f"{self.path}: not an index (not an SQLite file)")

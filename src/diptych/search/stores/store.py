@@ -170,7 +170,7 @@ def check_entries(entries: Sequence[Entry], layout: Layout, address: str) -> Non
     seen = set()
     for entry in entries:
         where = f"{address}: entry {entry.key!r}"
-        check_key(entry.key, address)
+        check_fields(entry.key, entry.text, entry.metadata, where)
         if entry.key in seen:
             raise DiptychError(f"{where} is there twice among those to add")
         seen.add(entry.key)
@@ -178,8 +178,6 @@ def check_entries(entries: Sequence[Entry], layout: Layout, address: str) -> Non
             raise DiptychError(f"{where} has the stamp of {entry.stamp.key!r}")
         if entry.kind not in get_args(Kind):
             raise DiptychError(f"{where}: kind {entry.kind!r} is neither 'picture' nor 'sentence'")
-        if not _is_unicode(entry.text):
-            raise DiptychError(f"{where}: its text is not valid Unicode")
         if entry.vectors.shape != shape:
             raise DiptychError(f"{where}: vectors of shape {entry.vectors.shape}, expected {shape}")
         lengths = np.linalg.norm(entry.vectors.astype(np.float64), axis=1)
@@ -187,8 +185,15 @@ def check_entries(entries: Sequence[Entry], layout: Layout, address: str) -> Non
             raise DiptychError(f"{where}: vectors of length {lengths.round(3).tolist()}, expected unit vectors")
         if entry.locals is not None and entry.locals.ndim != 2:
             raise DiptychError(f"{where}: locals of shape {entry.locals.shape}, expected (cells, f)")
-        for name, value in entry.metadata.items():
-            _check_column(name, value, where)
+
+
+def check_fields(key: str, text: str, metadata: dict[str, Value], where: str) -> None:
+    """Refuse what no store can keep of an entry, whatever its vectors are."""
+    check_key(key, where)
+    if not _is_unicode(text):
+        raise DiptychError(f"{where}: its text is not valid Unicode")
+    for name, value in metadata.items():
+        _check_column(name, value, where)
 
 
 def are_units(vectors: np.ndarray) -> np.ndarray:
