@@ -24,6 +24,10 @@ class Loss(nn.Module, ABC):
     def costs(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int) -> Tensor:
         """One cost a caption (m,), or one a picture (n,)."""
 
+    def collapsed(self, captions: int, epoch: int) -> float | None:
+        """What the loss is where all scores of so many captions are the same, if it can stay there; None if not."""
+        return None
+
     def forward(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int = 0) -> Tensor:
         """One number, of scores (n pictures, m captions).
 
