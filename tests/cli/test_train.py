@@ -45,6 +45,21 @@ def test_ablate_prints_and_saves_one_table(recipe: Path, tmp_path: Path, capsys:
     assert json.loads((out / "table.json").read_text())["rows"][0]["seeds"] == 2
 
 
+def test_a_run_begins_with_the_weights_of_another_and_goes_on_for_more_epochs(
+    recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    still = ["training.epochs=1", "training.optimiser.lr=0.0"]
+    assert run(["train", str(recipe), "--out", first, "training.epochs=1"]) == 0
+    assert run(["train", str(recipe), "--out", second, "--init-from", first, *still, "training.seed=3", "--json"]) == 0
+    trained = json.loads((tmp_path / "first" / "last" / "position.json").read_text())["best_rsum"]
+    assert f'"best_rsum": {trained}' in capsys.readouterr().out
+    assert run(["train", str(recipe), "--out", first, "training.epochs=2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["epoch"] == 2
+    assert run(["train", str(recipe), "--out", first, "training.epochs=1"]) == 1
+    assert "training.epochs may grow, and 1 are fewer" in capsys.readouterr().err
+
+
 def test_a_wrong_override_is_said(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", str(recipe), "training.epoch=1"]) == 1
     assert "'epochs'" in capsys.readouterr().err

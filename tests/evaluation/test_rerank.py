@@ -10,7 +10,7 @@ from diptych.evaluation.evaluate import evaluate_matcher
 from diptych.evaluation.rerank import evaluate_reranked
 from diptych.matchers.base import Matcher
 from diptych.scoring import score_all
-from diptych.training.loop import build_for
+from diptych.training.start import build_for
 from tests.training import toy
 
 DATA = toy.collection()

@@ -10,6 +10,7 @@ import pytest
 from diptych.common.errors import DiptychError
 from diptych.training import checkpoints, loop
 from diptych.training.loop import Device, Outcome, train
+from diptych.training.start import build_for
 from tests.training import toy
 from tests.training.test_loop import metrics
 from tests.training.test_loop_loss import interrupt_after
@@ -77,7 +78,7 @@ def test_saving_a_step_again_never_takes_away_what_last_points_at(run: Path, mon
 
 
 def trained_of(run: Path) -> checkpoints.Trained:
-    matcher = loop.build_for(RECIPE, toy.splits())
+    matcher = build_for(RECIPE, toy.splits())
     loss = loop.build_loss(RECIPE.loss)
     optimiser = loop.build_optimiser(RECIPE.training.optimiser, matcher, loss, {})
     trained = checkpoints.Trained(matcher, optimiser, loss)

@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 from diptych.common.errors import DiptychError
 from diptych.encoders.texts import TransformerConfig
 from diptych.matchers.vse import VSEConfig
-from diptych.training import loop
 from diptych.training.compiled import columns, compile_backbones
 from diptych.training.loop import Device, train
 from diptych.training.losses.info_nce import InfoNCEConfig
 from diptych.training.recipe import Recipe
+from diptych.training.start import build_for
 from tests.training import pixel_toy, toy
 from tests.training.test_loop import metrics
 
@@ -54,7 +54,7 @@ def test_a_compiled_run_is_the_same_to_rounding(recipe: Recipe, tmp_path: Path) 
 
 
 def test_weights_keep_their_names_and_both_backbones_are_compiled(recipe: Recipe) -> None:
-    matcher = loop.build_for(recipe, pixel_toy.splits())
+    matcher = build_for(recipe, pixel_toy.splits())
     before = list(matcher.state_dict())
     compile_backbones(matcher)
     assert list(matcher.state_dict()) == before
@@ -63,7 +63,7 @@ def test_weights_keep_their_names_and_both_backbones_are_compiled(recipe: Recipe
 
 
 def test_sentences_are_widened_only_as_far_as_a_backbone_has_positions(recipe: Recipe) -> None:
-    matcher = loop.build_for(recipe, pixel_toy.splits())
+    matcher = build_for(recipe, pixel_toy.splits())
     config = matcher.text_encoder.backbone.config  # type: ignore[union-attr]
     object.__setattr__(config, "max_position_embeddings", 64)
     assert columns(matcher) == 8

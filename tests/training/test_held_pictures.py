@@ -17,6 +17,7 @@ from diptych.training import loop
 from diptych.training.batches import Augmentation, RunDataset, epoch_batches
 from diptych.training.held_pictures import HeldPictures, Views, decode_pixels, draw_views, resizing
 from diptych.training.loop import Device, train
+from diptych.training.start import build_for
 from diptych.training.validation import validate
 from tests.encoders.pictures import picture
 from tests.training import pixel_toy, toy
@@ -131,7 +132,7 @@ def test_a_picture_that_is_not_there_is_named(workers: int) -> None:
 
 def test_validation_of_held_pixels_gives_the_usual_figures(tmp_path: Path) -> None:
     splits = pixel_toy.splits()
-    matcher = loop.build_for(pixel_toy.recipe(tmp_path), splits)
+    matcher = build_for(pixel_toy.recipe(tmp_path), splits)
     held = [decode_pixels(splits.validation, preprocess(), CPU, 0)]
     assert validate(matcher, [splits.validation], held) == pytest.approx(validate(matcher, [splits.validation]))
 

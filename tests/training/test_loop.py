@@ -23,6 +23,7 @@ from diptych.training.losses.info_nce import InfoNCEConfig
 from diptych.training.losses.sigmoid import SigmoidConfig
 from diptych.training.optimisation import OptimiserConfig
 from diptych.training.recipe import Recipe
+from diptych.training.start import build_for
 from tests.training import toy
 
 ROOT = Path(__file__).parent.parent.parent
@@ -79,7 +80,7 @@ def test_two_processes_end_with_the_weights_of_one(unbroken: Path, tmp_path: Pat
 def test_training_learns(loss: LossConfig | None, tmp_path: Path) -> None:
     recipe = toy.recipe(loss, epochs=12, optimiser=OptimiserConfig(lr=1e-2))
     torch.manual_seed(0)
-    before = evaluate_matcher(loop.build_for(recipe, toy.splits()), toy.splits().validation).figures["rsum"]
+    before = evaluate_matcher(build_for(recipe, toy.splits()), toy.splits().validation).figures["rsum"]
     outcome = go(recipe, tmp_path / "run")
     assert outcome.finished
     assert outcome.position.best_rsum > before + 30
@@ -139,7 +140,7 @@ def test_a_folder_with_another_recipe_is_refused(tmp_path: Path) -> None:
 def test_frozen_parts_stay_and_then_train(tmp_path: Path) -> None:
     recipe = toy.recipe(epochs=1, frozen_epochs={"text_encoder.embed": 1})
     torch.manual_seed(0)
-    start = loop.build_for(recipe, toy.splits()).state_dict()
+    start = build_for(recipe, toy.splits()).state_dict()
     go(recipe, tmp_path / "frozen")
     after = weights(tmp_path / "frozen")
     assert torch.equal(after["text_encoder.embed.weight"], start["text_encoder.embed.weight"])

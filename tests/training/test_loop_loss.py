@@ -33,6 +33,7 @@ from diptych.training.losses.info_nce import InfoNCEConfig
 from diptych.training.losses.sigmoid import SigmoidConfig
 from diptych.training.optimisation import OptimiserConfig
 from diptych.training.recipe import Recipe
+from diptych.training.start import build_for
 from tests.training import toy
 from tests.training.losses import test_bce, test_hinge, test_info_nce
 from tests.training.losses.batches import reduce
@@ -83,7 +84,7 @@ class Beginning:
 def beginning(recipe: Recipe) -> Beginning:
     data = toy.splits().train
     torch.manual_seed(recipe.training.seed)
-    matcher = loop.build_for(recipe, toy.splits()).train()
+    matcher = build_for(recipe, toy.splits()).train()
     pairs = [(i, c) for i, item in enumerate(data.items) for c in range(len(item.sentences))]
     batch = RunDataset(data, matcher.tokenizer, None, Augmentation(), lambda epoch: [pairs], 0)[0, 0]
     images, texts = matcher(batch.images, batch.texts)

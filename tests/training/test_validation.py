@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 
 from diptych.evaluation.evaluate import evaluate_matcher
-from diptych.training import loop
+from diptych.training.start import build_for
 from diptych.training.validation import validate
 from tests.training import toy
 
 
 def test_ranks_are_counted_within_each_set_and_their_means_choose() -> None:
-    matcher = loop.build_for(toy.recipe(), toy.splits())
+    matcher = build_for(toy.recipe(), toy.splits())
     whole = toy.collection()
     sets = [replace(whole, name="first", items=whole.items[:7]), replace(whole, name="second", items=whole.items[7:20])]
     figures = validate(matcher, sets)
@@ -22,6 +22,6 @@ def test_ranks_are_counted_within_each_set_and_their_means_choose() -> None:
 
 
 def test_one_set_keeps_the_usual_names() -> None:
-    matcher = loop.build_for(toy.recipe(), toy.splits())
+    matcher = build_for(toy.recipe(), toy.splits())
     part = toy.splits().validation
     assert validate(matcher, [part]) == evaluate_matcher(matcher, part).figures

@@ -15,6 +15,9 @@ def command(
     overrides: Annotated[list[str] | None, typer.Argument(help="key=value, such as training.epochs=3.")] = None,
     variant: Annotated[str | None, typer.Option(help="One of the recipe's variants.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/<name>[-<variant>] by default.")] = None,
+    init_from: Annotated[
+        str | None, typer.Option(metavar="RUN", help="A run or a saved matcher whose weights a new run begins with.")
+    ] = None,
     device: DeviceOption = "auto",
     devices: Annotated[int, typer.Option(help="Processes on this machine; under torchrun its own number.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
@@ -25,7 +28,7 @@ def command(
 
     resolved = read_recipe(recipe, variant, tuple(overrides or ()))
     run = out or Path("runs") / (resolved.name if variant is None else f"{resolved.name}-{variant}")
-    outcome = train(resolved, run, Device(device, devices))
+    outcome = train(resolved, run, Device(device, devices), init_from=init_from)
     if as_json and outcome.speaks:
         print(json.dumps(outcome_tree(outcome)))
     elif outcome.finished and outcome.speaks:

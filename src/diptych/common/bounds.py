@@ -14,7 +14,7 @@ def check_bounds(
     for name in names:
         for key, value in _numbers(name, getattr(config, name)):
             inside = low <= value <= high and (above is None or value > above)
-            if not inside or not math.isfinite(value):
+            if not inside or not -math.inf < value < math.inf:
                 raise ValueError(f"{key}: expected {_expected(low, high, above)}, got {value!r}")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,23 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.training.checkpoints import cut_metrics
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is known of a step, as tensors on the device, without their graph.
+
+    loss: with its terms; gradient: the norm of the whole gradient, before it is clipped
+    terms: what the loss is the sum of, where a recipe has terms beside it
+    """
+
+    loss: Tensor
+    gradient: Tensor
+    terms: dict[str, Tensor] = field(default_factory=dict)
+
+    def values(self) -> list[Tensor]:
+        """All numbers, in one order."""
+        return [self.loss, self.gradient, *self.terms.values()]
 
 
 class TrainingLog:
@@ -23,7 +41,7 @@ class TrainingLog:
         """speaks: whether this process writes; total: steps done before; every: steps whose losses are read at once."""
         self.run, self.speaks, self.every = run, speaks, every
         self.loss = math.nan  # the last that was read
-        self._unread: list[tuple[dict[str, Any], Tensor]] = []
+        self._unread: list[tuple[dict[str, Any], Measured]] = []
         self._writer: Any = None
         if speaks:
             cut_metrics(run / "metrics.jsonl", total)
@@ -32,9 +50,9 @@ class TrainingLog:
 
                 self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=total)
 
-    def step(self, step: int, loss: Tensor, rate: float, epoch: int) -> None:
-        """Take in one step's loss."""
-        self._unread.append(({"step": step, "lr": rate, "epoch": epoch}, loss.detach()))
+    def step(self, step: int, measured: Measured, rate: float, epoch: int) -> None:
+        """Take in one step."""
+        self._unread.append(({"step": step, "lr": rate, "epoch": epoch}, measured))
         if len(self._unread) >= self.every:
             self.read()
 
@@ -42,10 +60,12 @@ class TrainingLog:
         """Read the losses that are kept, write them down, and refuse one that is not finite."""
         if not self._unread:
             return
-        entries, losses = zip(*self._unread, strict=True)
-        self._unread = []
+        unread, self._unread = self._unread, []
+        numbers = iter(torch.stack([value.float() for _, measured in unread for value in measured.values()]).tolist())
         lines: list[dict[str, Any]] = []
-        for entry, value in zip(entries, torch.stack(losses).tolist(), strict=True):
+        for entry, measured in unread:
+            value, gradient = next(numbers), next(numbers)
+            terms = {name: next(numbers) for name in measured.terms}
             if not math.isfinite(value):
                 self._write(lines)
                 last = self.run / "last"
@@ -53,7 +73,10 @@ class TrainingLog:
                     f"the last good checkpoint is {last.resolve()}" if last.is_dir() else "there is no checkpoint yet"
                 )
                 raise DiptychError(f"{self.run}: the loss is {value} at step {entry['step']}; {good}")
-            lines.append({"step": entry["step"], "loss": value, "lr": entry["lr"], "epoch": entry["epoch"]})
+            line = {"step": entry["step"], "loss": value, "lr": entry["lr"], "epoch": entry["epoch"]}
+            # Half precision leaves a step out whose gradient overflows: that norm is no number.
+            line["gradient"] = gradient if math.isfinite(gradient) else None
+            lines.append({**line, "terms": terms} if terms else line)
             self.loss = value
         self._write(lines)
 
@@ -73,7 +96,8 @@ class TrainingLog:
             file.write("".join(json.dumps(entry) + "\n" for entry in entries))
         if self._writer is not None:
             for entry in entries:
-                flat = {**{k: v for k, v in entry.items() if k != "validation"}, **entry.get("validation", {})}
+                terms = {f"terms/{name}": value for name, value in entry.get("terms", {}).items()}
+                flat = {k: v for k, v in entry.items() if k not in ("validation", "terms") and v is not None}
                 step = flat.pop("step")
-                for name, value in flat.items():
+                for name, value in {**flat, **terms, **entry.get("validation", {})}.items():
                     self._writer.add_scalar(name, value, step)

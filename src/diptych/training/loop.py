@@ -16,20 +16,20 @@ from torch.utils.checkpoint import checkpoint
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
-from diptych.data.vocabulary import Vocabulary
 from diptych.matchers.base import Matcher
-from diptych.matchers.catalog import build_matcher, build_tokenizer, needs_vocabulary
 from diptych.training.average import WeightAverage
 from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches, iterate
 from diptych.training.card import model_card
-from diptych.training.checkpoints import Position, Trained, load_checkpoint, save_checkpoint
+from diptych.training.checkpoints import Position, Trained, has_checkpoint, load_checkpoint, save_checkpoint
 from diptych.training.claim import check_claim, claim, locked
+from diptych.training.collapse import CollapseWatch, collapse_sentence
 from diptych.training.compiled import columns, compile_backbones, uncompiled
 from diptych.training.data import Splits, load_splits
+from diptych.training.environment import Environment
 from diptych.training.gather import gather
 from diptych.training.gradients import clip_gradients, loss_scaler
 from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
-from diptych.training.log import TrainingLog
+from diptych.training.log import Measured, TrainingLog
 from diptych.training.losses.base import Loss
 from diptych.training.losses.catalog import build_loss
 from diptych.training.optimisation import (
@@ -41,6 +41,7 @@ from diptych.training.optimisation import (
 )
 from diptych.training.recipe import Recipe
 from diptych.training.signals import StopRequest
+from diptych.training.start import build_for, take_weights
 from diptych.training.terms.catalog import weighted_terms
 from diptych.training.validation import validate
 
@@ -79,8 +80,16 @@ class Outcome:
     speaks: bool
 
 
-def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Splits | None = None) -> Outcome:
+def train(
+    recipe: Recipe,
+    run: Path,
+    device: Device | None = None,
+    splits: Splits | None = None,
+    init_from: str | None = None,
+) -> Outcome:
     """Train a recipe into the folder `run`, or go on where that run stopped.
+
+    init_from: a run or a saved matcher whose weights a new run begins with; one that goes on has its own
 
     >>> outcome = train(read_recipe(Path("recipe.toml")), Path("run"), Device("cpu"))
     >>> outcome.finished, sorted(path.name for path in Path("run").glob("*/config.json"))
@@ -94,22 +103,13 @@ def train(recipe: Recipe, run: Path, device: Device | None = None, splits: Split
         splits = splits or load_splits(recipe.data)
         torch.manual_seed(recipe.training.seed)
         matcher = build_for(recipe, splits)
+        if init_from is not None and not has_checkpoint(run):
+            take_weights(matcher, init_from)
         loss_function = build_loss(recipe.loss)
-        trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function)
+        trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function, init_from)
         if fabric.is_global_zero:
             claim(run, recipe)
         return trainer.run_all()
-
-
-def build_for(recipe: Recipe, splits: Splits) -> Matcher:
-    """A new matcher with the tokenizer that its training captions call for."""
-    vocabulary = None
-    if needs_vocabulary(recipe.model.text):
-        if recipe.data.vocabulary is not None:
-            vocabulary = Vocabulary.load(Path(recipe.data.vocabulary))
-        else:
-            vocabulary = Vocabulary.build(splits.train.captions()[0], recipe.data.at_least)
-    return build_matcher(recipe.model, build_tokenizer(recipe.model.text, vocabulary))
 
 
 def _launch(recipe: Recipe, device: Device) -> Any:
@@ -167,7 +167,14 @@ class Trainer:
     """One run: the loop, and what it needs."""
 
     def __init__(
-        self, fabric: Any, recipe: Recipe, run: Path, splits: Splits, matcher: Matcher, loss_function: Loss
+        self,
+        fabric: Any,
+        recipe: Recipe,
+        run: Path,
+        splits: Splits,
+        matcher: Matcher,
+        loss_function: Loss,
+        init_from: str | None = None,
     ) -> None:
         self.fabric, self.recipe, self.run, self.splits = fabric, recipe, run, splits
         self.config = recipe.training
@@ -190,6 +197,10 @@ class Trainer:
         self.module, self.optimiser = fabric.setup(BothSides(self.matcher), optimiser)
         self.figures: dict[str, float] = {}
         self.stop = StopRequest()
+        self.collapse, self.told = CollapseWatch(), False
+        self.environment = None
+        if fabric.is_global_zero:
+            self.environment = Environment(run, self.position.total, fabric.world_size, fabric.device, init_from)
         every = READ_STEPS if fabric.device.type == "cuda" else 1
         self.log = TrainingLog(run, fabric.is_global_zero, self.config.tensorboard, self.position.total, every)
         preprocess = matcher.preprocess
@@ -218,6 +229,8 @@ class Trainer:
         batches = iterate(
             self.dataset, self.position.epoch, self.position.step, self.config.epochs, self.config.workers
         )
+        if self.environment is not None and self.position.epoch < self.config.epochs:
+            self.environment.write(self.position.total)
         with self.stop.listening():
             while self.position.epoch < self.config.epochs and not self.stop.asked and not self._out_of_patience():
                 self._epoch(batches)
@@ -243,9 +256,9 @@ class Trainer:
                 batch = next(batches)
                 progress = epoch + self.position.step / steps
                 set_learning_rate(self.optimiser, lr_factor(self.config.schedule, progress, self.config.epochs))
-                loss = self._step(batch, epoch)
+                measured = self._step(batch, epoch)
                 self.position = replace(self.position, step=self.position.step + 1, total=self.position.total + 1)
-                self.log.step(self.position.total, loss, self.optimiser.param_groups[0]["lr"], epoch)
+                self.log.step(self.position.total, measured, self.optimiser.param_groups[0]["lr"], epoch)
                 bar.update(task, advance=1, note=f"loss {self.log.loss:.4f}")
                 every = self.config.checkpoint_steps
                 due = every is not None and self.position.total % every == 0
@@ -255,8 +268,8 @@ class Trainer:
                     return
         self._end_of_epoch()
 
-    def _step(self, batch: Batch, epoch: int) -> Tensor:
-        """One optimiser step; returns the loss. Nothing in it waits for the device."""
+    def _step(self, batch: Batch, epoch: int) -> Measured:
+        """One optimiser step; returns its loss and gradient. Nothing in it waits for the device."""
         # Dropout draws from (seed, step, process) alone, so a resumed run draws what an unbroken one would have.
         draw = np.random.default_rng([self.config.seed, self.position.total, self.fabric.global_rank])
         torch.manual_seed(int(draw.integers(2**62)))
@@ -270,15 +283,18 @@ class Trainer:
         whole = gather(images.to(dtype=torch.float32), texts.to(dtype=torch.float32), batch.picture_ids, batch.owners)
         scores = self._scores(whole.images, whole.texts)
         loss = self.loss_function(scores, whole.owners, whole.positive, epoch)
+        self.collapse.step(loss, self.loss_function.collapsed(len(whole.owners), epoch))
+        terms: dict[str, Tensor] = {}
         if self.config.terms:
-            loss = loss + weighted_terms(self.config.terms, whole.images, whole.texts, self.recipe.model.kind)
+            terms = weighted_terms(self.config.terms, whole.images, whole.texts, self.recipe.model.kind)
+            terms, loss = {self.recipe.loss.kind: loss, **terms}, loss + torch.stack(list(terms.values())).sum()
         self.fabric.backward(loss)
         self._freeze(epoch)
-        clip_gradients(self.trained.optimiser, self.config.clip, self.trained.scaler)
+        norm = clip_gradients(self.trained.optimiser, self.config.clip, self.trained.scaler)
         self.optimiser.step()
         if self.average is not None:
             self.average.update()
-        return loss.detach()
+        return Measured(loss.detach(), norm, {name: value.detach() for name, value in terms.items()})
 
     def _scores(self, images: Any, texts: Any) -> Tensor:
         score = self.matcher.logits if self.loss_function.takes_logits else self.matcher.score
@@ -302,6 +318,7 @@ class Trainer:
         """Go to the next epoch; evaluate where it is due, and keep the best."""
         self.log.read()
         done = self.position.epoch + 1
+        self._tell_collapse(done)
         self.position = replace(self.position, epoch=done, step=0)
         if done % self.config.evaluate_epochs and done < self.config.epochs:
             return
@@ -319,11 +336,19 @@ class Trainer:
             print(f"epoch {done}/{self.config.epochs}: validation rsum {figures['rsum']:.1f}{mark}", file=sys.stderr)
         self._save(better)
 
+    def _tell_collapse(self, done: int) -> None:
+        """Say once of a run that it has collapsed."""
+        if self.collapse.epoch() and not self.told:
+            self.told = True
+            if self.fabric.is_global_zero:
+                print(collapse_sentence(done, self.log.loss), file=sys.stderr)
+
     def _save(self, best: bool = False) -> None:
         self.log.read()
-        if self.fabric.is_global_zero:
+        if self.environment is not None:
             card = model_card(self.recipe, self.position, self.figures)
             save_checkpoint(self.run, self.trained, self.position, card, best)
+            self.environment.write(self.position.total)
         self.fabric.barrier()
 
     def _stopping(self) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.matchers.catalog import build_matcher
@@ -22,10 +23,16 @@ def kept_by(name: str) -> tuple[Kept, Kept]:
     return matcher(inputs.images(), inputs.texts(matcher.tokenizer))
 
 
+def total(weights: dict[str, float], images: Kept, texts: Kept, matcher: str) -> Tensor:
+    values = weighted_terms(weights, images, texts, matcher)
+    assert list(values) == list(weights)
+    return torch.stack(list(values.values())).sum()
+
+
 def test_terms_are_weighted_and_added() -> None:
     images, texts = side([3, 3]), side([3, 2, 3], seed=1)
     slow = 0.5 * slow_mmd(images, texts) - 2 * slow_diversity(images, texts)
-    value = weighted_terms({"mmd": 0.5, "diversity": -2.0}, images, texts, "toy")
+    value = total({"mmd": 0.5, "diversity": -2.0}, images, texts, "toy")
     torch.testing.assert_close(value, slow, **CLOSE)
     assert value.shape == ()
 
@@ -33,7 +40,7 @@ def test_terms_are_weighted_and_added() -> None:
 @pytest.mark.parametrize("name", ["vse++", "scan-i2t-mean", "camp", "camp-base", "mmca-gru", "dive"])
 def test_mmd_is_for_any_matcher(name: str) -> None:
     images, texts = kept_by(name)
-    value = weighted_terms({"mmd": 1.0}, images, texts, name)
+    value = total({"mmd": 1.0}, images, texts, name)
     torch.testing.assert_close(value, slow_mmd(images, texts), **CLOSE)
     for gradient in torch.autograd.grad(value, (images.vectors, texts.vectors)):
         assert gradient.isfinite().all()
@@ -44,15 +51,15 @@ def test_diversity_sees_dives_slots_before_the_global_feature() -> None:
     images, texts = kept_by("dive")
     assert isinstance(images, DivEKept)
     assert isinstance(texts, DivEKept)
-    value = weighted_terms({"diversity": 1.0}, images, texts, "dive")
+    value = total({"diversity": 1.0}, images, texts, "dive")
     torch.testing.assert_close(value, slow_diversity(images, texts), **CLOSE)
 
 
 def test_padding_of_what_is_kept_is_no_element() -> None:
     images, texts = kept_by("dive")
     for name in TERMS:
-        value = weighted_terms({name: 1.0}, images, texts, "dive")
-        padded = weighted_terms({name: 1.0}, images.resize(5), texts.resize(4), "dive")
+        value = total({name: 1.0}, images, texts, "dive")
+        padded = total({name: 1.0}, images.resize(5), texts.resize(4), "dive")
         torch.testing.assert_close(padded, value, **CLOSE)
 
 

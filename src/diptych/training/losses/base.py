@@ -32,6 +32,10 @@ class Loss(nn.Module, ABC):
         tensor([1., 1.])
         """
 
+    def collapsed(self, captions: int, epoch: int) -> float | None:
+        """What the loss is where all scores of so many captions are the same, if it can stay there; None if not."""
+        return None
+
     def forward(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int = 0) -> Tensor:
         """One number, of scores (n pictures, m captions).
 

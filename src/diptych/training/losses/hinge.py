@@ -40,6 +40,12 @@ class HingeLoss(Loss):
         self.margin = config.margin
         self.mining = Mining(config.negatives, config.all_negatives_epochs)
 
+    def collapsed(self, captions: int, epoch: int) -> float | None:
+        """The margin, twice, while the hardest negatives count: their gradients cancel out those of the positives."""
+        if self.margin == 0 or self.mining.at(epoch) != "hardest":
+            return None
+        return 2 * self.margin * (captions if self.reduction == "sum" else 1)
+
     def costs(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int) -> Tensor:
         """Per caption c with picture i: sum over both directions of [margin + s(negative) - s(i, c)]₊ (m,)."""
         own = own_scores(scores, owners).unsqueeze(1)

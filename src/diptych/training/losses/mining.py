@@ -19,12 +19,16 @@ class Mining:
     negatives: Negatives = "hardest"
     all_negatives_epochs: int = 0
 
+    def at(self, epoch: int) -> Negatives:
+        """Which negatives count in an epoch."""
+        return "all" if epoch < self.all_negatives_epochs else self.negatives
+
     def __call__(self, costs: Tensor, negative: Tensor, epoch: int) -> Tensor:
         """Costs (pairs, candidates), none below 0, to one a pair; 0 where a pair has no negative.
 
         negative: (pairs, candidates), True where the candidate is a negative of the pair
         """
-        negatives = "all" if epoch < self.all_negatives_epochs else self.negatives
+        negatives = self.at(epoch)
         costs = costs.masked_fill(~negative, 0)
         if negatives == "hardest":
             return costs.amax(1)

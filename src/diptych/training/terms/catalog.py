@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from diptych.common.errors import DiptychError
@@ -17,12 +16,12 @@ TERMS: dict[str, LossTerm] = {
 }
 
 
-def weighted_terms(weights: Mapping[str, float], images: Kept, texts: Kept, matcher: str) -> Tensor:
-    """The sum of weight times term; `matcher` is the kind that kept the two sides, which errors name."""
-    values = []
+def weighted_terms(weights: Mapping[str, float], images: Kept, texts: Kept, matcher: str) -> dict[str, Tensor]:
+    """Weight times term, by name; `matcher` is the kind that kept the two sides, which errors name."""
+    values = {}
     for name, weight in weights.items():
         missing = [f for f in TERMS[name].needs if f not in images.tensors() or f not in texts.tensors()]
         if missing:
             raise DiptychError(f"training.terms: {name!r} needs {missing[0]!r}, which {matcher!r} does not keep")
-        values.append(weight * TERMS[name].value(images, texts))
-    return torch.stack(values).sum()
+        values[name] = weight * TERMS[name].value(images, texts)
+    return values

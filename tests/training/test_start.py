@@ -1,0 +1,109 @@
+"""A run that begins with another's weights."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from diptych.common.errors import DiptychError
+from diptych.data.collection import sentences
+from diptych.encoders.images import FeatureConfig
+from diptych.encoders.texts import GRUConfig
+from diptych.matchers.scan import SCANConfig
+from diptych.matchers.vse import VSEConfig
+from diptych.training.data import Splits
+from diptych.training.loop import Device, Outcome, train
+from diptych.training.optimisation import OptimiserConfig
+from diptych.training.recipe import Recipe
+from tests.training import toy
+from tests.training.test_loop_loss import interrupt_after
+
+IMAGE = FeatureConfig(feature_dim=8)
+STILL = OptimiserConfig(kind="sgd", lr=0.0)
+
+
+def go(recipe: Recipe, run: Path, init_from: Path | None, splits: Splits | None = None) -> Outcome:
+    source = None if init_from is None else str(init_from)
+    return train(recipe, run, Device("cpu"), splits or toy.splits(), source)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("first") / "run"
+    go(toy.recipe(epochs=2), run, None)
+    return run
+
+
+@pytest.mark.parametrize("model", [None, "best"])
+def test_a_run_begins_with_the_weights_of_another(model: str | None, first: Path, tmp_path: Path) -> None:
+    source = first if model is None else first / model
+    go(toy.recipe(epochs=1, seed=7, optimiser=STILL), tmp_path / "run", source)
+    for name, tensor in weights(first / "best").items():
+        assert torch.equal(weights(tmp_path / "run" / "last")[name], tensor), name
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["starts"][0]["init_from"] == str(source)
+
+
+def test_a_run_that_goes_on_has_its_own_weights(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = toy.recipe(epochs=2, seed=7)
+    go(recipe, tmp_path / "unbroken", first)
+    copy = shutil.copytree(first, tmp_path / "copy", symlinks=True)
+    monkeypatch.setattr("tests.training.test_loop_loss.go", lambda recipe, run: go(recipe, run, copy))
+    interrupt_after(3, recipe, tmp_path / "broken", monkeypatch)
+    shutil.rmtree(copy)
+    go(recipe, tmp_path / "broken", copy)
+    for name, tensor in weights(tmp_path / "unbroken" / "last").items():
+        assert torch.equal(weights(tmp_path / "broken" / "last")[name], tensor), name
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (VSEConfig(dim=8, image=FeatureConfig(feature_dim=8), text=GRUConfig(word_dim=6)), "has shape"),
+        (SCANConfig(dim=16, image=FeatureConfig(feature_dim=8), text=GRUConfig(word_dim=6, layers=2)), "is missing"),
+        (
+            VSEConfig(dim=16, image=FeatureConfig(feature_dim=8), text=GRUConfig(word_dim=6, bidirectional=False)),
+            "left over",
+        ),
+    ],
+    ids=["shape", "missing", "left over"],
+)
+def test_weights_that_do_not_fit_are_told_in_one_sentence(
+    model: VSEConfig | SCANConfig, words: str, first: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        DiptychError, match=rf"model\.safetensors: the weight '.*' .*{words}.*; to begin with its weights"
+    ):
+        go(toy.recipe(model=model), tmp_path / "run", first)
+    assert not (tmp_path / "run" / "recipe.json").exists()
+
+
+def other_words() -> Splits:
+    data = toy.splits()
+    items = [
+        replace(item, sentences=sentences([f"{toy.WORDS[i % 8]} thing"], str(i)))
+        for i, item in enumerate(data.train.items)
+    ]
+    return replace(data, train=replace(data.train, items=items))
+
+
+def test_other_words_are_told_and_their_file_named(first: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        DiptychError, match=r"best/vocabulary\.json: has other words than this recipe; give data\.vocab"
+    ) as error:
+        go(toy.recipe(epochs=1), tmp_path / "run", first, other_words())
+    path = str(error.value).rpartition("data.vocabulary=")[2].removesuffix(" as well")
+    recipe = toy.recipe(epochs=1)
+    go(replace(recipe, data=replace(recipe.data, vocabulary=path)), tmp_path / "run", first, other_words())
+
+
+def test_nothing_to_begin_with_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DiptychError, match=r"nowhere: no weights to begin with; expected a run folder or a saved"):
+        go(toy.recipe(), tmp_path / "run", Path("nowhere"))
