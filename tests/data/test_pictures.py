@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Item, open_path
+from diptych.data.collection import open_path
+from diptych.data.open_picture import open_picture
 from diptych.data.pictures import PictureBytes, PictureFile, PicturePart, to_rgb
-from diptych.encoders.preprocess import read_picture
 from tests.data.making import picture, picture_bytes
 
 
@@ -126,7 +126,7 @@ def test_what_starts_programs_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(DiptychError, match="not a picture of a known format"):
         PictureBytes(path.read_bytes(), "here")()
     with pytest.raises(DiptychError, match="not a picture of a known format"):
-        read_picture(Item("a", (), open=PictureFile(path)), 1)
+        open_picture(PictureFile(path), 1)
 
 
 def test_unreadable_pictures(tmp_path: Path) -> None:

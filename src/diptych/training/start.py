@@ -8,7 +8,7 @@ from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.sources import shipped_folder
 from diptych.evaluation.runs import model_folder
 from diptych.matchers.base import Matcher
-from diptych.matchers.catalog import build_matcher, build_tokenizer, load_weights
+from diptych.matchers.catalog import build_matcher, build_tokenizer, load_weights, needs_vocabulary
 from diptych.training.data import Splits
 from diptych.training.recipe import Recipe
 
