@@ -253,6 +253,9 @@ class Index:
         """Read everything, and tell the keys of entries whose vectors are not as they were written.
 
         delete: take them out, so that the next `sync` embeds them again
+
+        >>> index.check()
+        ()
         """
         damaged = tuple(self.store.damaged())
         if damaged and delete:
