@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from safetensors import safe_open
 
-from diptych.encoders.sources import shipped_folder
+from diptych.common.model_place import shipped_folder
 from diptych.matchers.base import Matcher
 
 NAMES = ("default", "default-reranker")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from diptych.common.errors import DiptychError
+from diptych.common.model_place import shipped_folder
 from diptych.common.user_folders import cache_folder
-from diptych.encoders.sources import shipped_folder
 from diptych.search.asking.results import RankedResults
 from diptych.search.demo_pictures import Fetch, Package, credits_of, demo_folder, have_pictures, metadata_of
 from diptych.search.filling.sync import SyncReport
