@@ -98,7 +98,8 @@ def sentence(chance: random.Random) -> str:
 
 def model_for(name: str | None, folder: Path) -> str:
     """The model of the index: the one that was named, the shipped one, or one that was never trained."""
-    from diptych.encoders.sources import shipped_folder, text_source
+    from diptych.common.model_place import shipped_folder
+    from diptych.encoders.sources import text_source
 
     if name is not None:
         return name

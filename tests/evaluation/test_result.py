@@ -7,7 +7,7 @@ import pytest
 from diptych.common.errors import DiptychError
 from diptych.evaluation.evaluate import evaluate_scores
 from diptych.evaluation.result import Evaluation
-from diptych.evaluation.runs import load_evaluations, model_folder, run_names
+from diptych.evaluation.runs import load_evaluations, run_names
 
 
 def result(protocol: str = "flickr30k", split: str = "test", seed: int = 0) -> Evaluation:
@@ -64,16 +64,6 @@ def test_which_evaluation_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     with pytest.raises(DiptychError, match="holds no evaluations"):
         load_evaluations([runs[0], str(tmp_path / "c")])
-
-
-def test_where_the_model_is(tmp_path: Path) -> None:
-    (tmp_path / "run" / "best").mkdir(parents=True)
-    (tmp_path / "run" / "best" / "config.json").write_text("{}")
-    assert model_folder(tmp_path / "run") == tmp_path / "run" / "best"
-    assert model_folder(tmp_path / "run" / "best") == tmp_path / "run" / "best"
-    assert model_folder("someone/model") == "someone/model"
-    with pytest.raises(DiptychError, match=r"expected a run with best/config\.json"):
-        model_folder(tmp_path)
 
 
 def test_run_names_are_short_and_different() -> None:

@@ -9,10 +9,9 @@ import torch
 from PIL import Image
 from safetensors import safe_open
 
+from diptych.common.model_place import SHIPPED, shipped_folder
 from diptych.encoders.extract import load_extractor
-from diptych.encoders.sources import shipped_folder
 from diptych.matchers.base import Matcher
-from diptych.search.models.model_names import SHIPPED
 from diptych.training.recipe import read_recipe
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "default.toml"

@@ -10,6 +10,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from diptych.common.errors import DiptychError
+from diptych.common.model_place import model_folder, shipped_folder
 
 MATCHER_FORMAT = "diptych-matcher-1"
 
@@ -21,12 +22,6 @@ def package_folder(package: str, extra: str) -> Path:
     return Path(str(files(package)))
 
 
-def shipped_folder(name: str) -> Path | None:
-    """The folder of a model that comes with Diptych (`default`), or None for any other name."""
-    folder = Path(str(files("diptych"))) / "shipped" / name
-    return folder if name.replace("-", "").isalnum() and (folder / "config.json").is_file() else None
-
-
 def is_carried(name: str) -> bool:
     """Whether a package carries this backbone's weights, so that a frozen copy need not be saved again."""
     return name == "minilm" or name.startswith("efficientnet-lite") or shipped_folder(name) is not None
@@ -34,7 +29,9 @@ def is_carried(name: str) -> bool:
 
 def matcher_folder(name: str) -> Path | None:
     """The folder of the saved matcher that a backbone's name stands for, or None where it is something else."""
-    folder = shipped_folder(name) or Path(name)
+    folder = model_folder(name)
+    if folder is None:
+        return None
     try:
         tree = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,20 +1,9 @@
-"""Folders: where a run keeps its model and its evaluations."""
+"""Folders: where a run keeps its evaluations."""
 
 from pathlib import Path
 
 from diptych.common.errors import DiptychError
 from diptych.evaluation.result import Evaluation
-
-
-def model_folder(run: str | Path) -> str | Path:
-    """Where the model is: a run's `best`, the folder itself where it holds a model, or a name of the hub as it is."""
-    folder = Path(run)
-    if not folder.is_dir():
-        return run
-    for candidate in (folder / "best", folder):
-        if (candidate / "config.json").is_file():
-            return candidate
-    raise DiptychError("expected a run with best/config.json, or a model folder with config.json", where=run)
 
 
 def evaluations_folder(run: str | Path) -> Path | None:

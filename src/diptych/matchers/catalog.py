@@ -7,9 +7,10 @@ from safetensors.torch import load_file
 
 from diptych.common.config import Tree, parse, read_json
 from diptych.common.errors import DiptychError, nearest
+from diptych.common.model_place import find_model
 from diptych.data.tokens import Tokenizer, WordTokenizer, load_pieces, load_tokenizer
 from diptych.data.vocabulary import Vocabulary
-from diptych.encoders.sources import MATCHER_FORMAT, shipped_folder, text_source
+from diptych.encoders.sources import MATCHER_FORMAT, text_source
 from diptych.encoders.texts import GRUConfig, TextConfig, TransformerConfig
 from diptych.encoders.towers import TowerConfig, is_hugging_face, token_limit
 from diptych.matchers.base import Matcher
@@ -79,16 +80,16 @@ def build_matcher(config: MatcherConfig, tokenizer: Tokenizer, assets: Path | No
 
 
 def load_matcher(source: str | Path) -> Matcher:
-    """A saved matcher from a folder or the hub, weights checked name by name and shape by shape.
+    """A saved matcher by any word that `find_model` knows, weights checked name by name and shape by shape.
 
     A CLIP or SigLIP model of Hugging Face is taken as it is.
     """
-    folder = shipped_folder(str(source)) or Path(source)
-    if is_hugging_face(str(folder)):
-        towers = pretrained_towers(str(folder))
+    place = find_model(source)
+    theirs = place.name if place.folder is None else str(place.folder)
+    if is_hugging_face(theirs):
+        towers = pretrained_towers(theirs)
         return build_matcher(towers, build_tokenizer(towers.text, None)).eval()
-    if not folder.is_dir():
-        folder = _download(str(source))
+    folder = place.folder or _download(place.name)
     tree = read_json(folder / "config.json")
     if not isinstance(tree, dict) or tree.get("format") != MATCHER_FORMAT:
         raise DiptychError(f"format: expected {MATCHER_FORMAT!r}", where=folder / "config.json")
@@ -125,12 +126,6 @@ def load_weights(matcher: Matcher, path: Path) -> None:
 
 
 def _download(name: str) -> Path:
-    if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise DiptychError(
-            "no such folder or model; expected `default`, a run, a folder that save_pretrained wrote, or the name of a "
-            "matcher, a CLIP or a SigLIP model on the Hugging Face hub",
-            where=name,
-        )
     try:
         from huggingface_hub import snapshot_download
     except ImportError:

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diptych.common.errors import DiptychError
+from diptych.common.model_place import canonical_name
 from diptych.search.index import Index
 from diptych.search.models.index_model import DEFAULT_MODEL, ELSEWHERE, locals_of
-from diptych.search.models.model_names import canonical_name
 from diptych.search.stores.address import open_store
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def open_or_create(
             raise
         return Index.create(address, model or DEFAULT_MODEL, keep_locals=keep_locals, device=device)
     named = None if model is None else canonical_name(model)
-    if named is not None and named != index.model and f"{named}/best" != index.model:
+    if named is not None and named != index.model:
         known = index.model or ELSEWHERE
         index.close()
         raise DiptychError(f"made with {known!r}, not {named!r}; index into another file with --index", where=address)

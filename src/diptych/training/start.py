@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from diptych.common.errors import DiptychError
+from diptych.common.model_place import find_model
 from diptych.data.tokens import WordTokenizer
 from diptych.data.vocabulary import Vocabulary
-from diptych.encoders.sources import shipped_folder
-from diptych.evaluation.runs import model_folder
 from diptych.matchers.base import Matcher
 from diptych.matchers.catalog import build_matcher, build_tokenizer, load_weights, needs_vocabulary
 from diptych.training.data import Splits
@@ -26,8 +25,8 @@ def build_for(recipe: Recipe, splits: Splits) -> Matcher:
 
 def take_weights(matcher: Matcher, source: str) -> None:
     """Give a new matcher the weights of a run's best checkpoint, or of a saved matcher; all must fit."""
-    folder = shipped_folder(source) or Path(model_folder(source))
-    if not (folder / "model.safetensors").is_file():
+    folder = find_model(source).folder
+    if folder is None or not (folder / "model.safetensors").is_file():
         raise DiptychError(f"{source}: no weights to begin with; expected a run folder or a saved matcher's")
     words = folder / "vocabulary.json"
     theirs = Vocabulary.load(words).words if words.is_file() else None

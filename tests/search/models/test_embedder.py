@@ -7,11 +7,11 @@ import torch
 from PIL import Image
 
 from diptych.common.errors import DiptychError
+from diptych.common.model_place import canonical_name
 from diptych.encoders.images import FeatureConfig
 from diptych.matchers.base import Matcher
 from diptych.matchers.set_similarity import all_cosines, smooth_chamfer
 from diptych.search.models.embedder import Embedder, LocalsSource, load_embedder, same_probe
-from diptych.search.models.model_names import canonical_name
 from tests.encoders.pictures import picture
 from tests.matchers.cases import CASES
 from tests.search import tiny
@@ -91,9 +91,9 @@ def test_names(vse_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert LocalsSource(str(run / "best"), 32).same(LocalsSource(vse_folder, 32))
     assert not LocalsSource(vse_folder, 32).same(LocalsSource(vse_folder, 64))
     monkeypatch.chdir(tmp_path)
-    assert canonical_name("run") == str(run)
+    assert canonical_name("run") == str(run / "best")
     assert canonical_name("default") == "default"
-    monkeypatch.setattr("diptych.search.models.embedder.shipped_folder", lambda name: None)
+    monkeypatch.setattr("diptych.common.model_place.shipped_folder", lambda name: None)
     with pytest.raises(DiptychError, match="default: this installation"):
         load_embedder("default")
     with pytest.raises(DiptychError, match="device: 'nowhere' cannot be used"):
@@ -106,8 +106,7 @@ def test_the_model_that_ships_is_found_by_name(vse_folder: str, monkeypatch: pyt
     def shipped(name: str) -> Path | None:
         return Path(vse_folder) if name == "default" else None
 
-    for room in ("search.models.embedder", "encoders.sources", "matchers.catalog"):
-        monkeypatch.setattr(f"diptych.{room}.shipped_folder", shipped)
+    monkeypatch.setattr("diptych.common.model_place.shipped_folder", shipped)
     embedder = load_embedder("default", "cpu")
     assert (embedder.name, embedder.layout.dim) == ("default", 8)
     assert embedder.locals_source == LocalsSource("default", 32)

@@ -8,14 +8,16 @@ import numpy as np
 import torch
 from PIL import Image
 
+from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError, nearest
+from diptych.common.model_place import canonical_name
 from diptych.data.open_picture import open_picture
+from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
 from diptych.scoring.candidates import score_candidates
 from diptych.scoring.fusion import Fusion
 from diptych.search.asking.query import SearchQuery, Term
-from diptych.search.models.embedder import LocalsSource, load_search_matcher
-from diptych.search.models.model_names import canonical_name
+from diptych.search.models.embedder import LocalsSource
 from diptych.search.stores.keys import open_key
 from diptych.search.stores.store import Entry, Kind
 
@@ -40,7 +42,7 @@ class Reranker:
 
     def __init__(self, name: str, device: torch.device | str | None = None) -> None:
         self.name = canonical_name(name)
-        self.matcher = load_search_matcher(self.name, device)
+        self.matcher = Matcher.from_pretrained(self.name).to(pick_device(device))
         self.source = LocalsSource.of(self.matcher.feature_source)
 
     def scores(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
+from diptych.common.model_place import canonical_name, find_model
 from diptych.data.batches import LocalFeatures, Pixels, pad_regions
 from diptych.data.open_picture import Picture, open_picture
 from diptych.data.tokens import encode
@@ -23,10 +24,8 @@ from diptych.encoders.backbones import Extractor, Size
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.extract import load_extractor
 from diptych.encoders.images import FeatureConfig
-from diptych.encoders.sources import matcher_folder, shipped_folder
-from diptych.evaluation.runs import model_folder
+from diptych.encoders.sources import matcher_folder
 from diptych.matchers.base import Matcher
-from diptych.search.models.model_names import SHIPPED, canonical_name
 
 # Two models that give this picture or sentence vectors further apart than this are not the same model.
 SAME_MODEL = 0.98
@@ -193,18 +192,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-def load_search_matcher(name: str, device: torch.device | str | None = None) -> Matcher:
-    """A matcher by name: one that ships, a run, a folder, or a name of the hub."""
-    if name in SHIPPED and shipped_folder(name) is None:
-        raise DiptychError(
-            "this installation of Diptych does not carry that model; name another with --model", where=name
-        )
-    return Matcher.from_pretrained(model_folder(name)).to(pick_device(device))
-
-
 def load_embedder(name: str | Path, device: torch.device | str | None = None) -> Embedder:
     """A model for search by name: `default`, a run or a saved matcher's folder, or a CLIP or SigLIP model."""
-    text = canonical_name(name)
-    known = text in SHIPPED or shipped_folder(text) is not None
-    text = text if known else str(model_folder(text))
-    return Embedder(load_search_matcher(text, device), text)
+    place, chosen = find_model(name), pick_device(device)
+    return Embedder(Matcher.from_pretrained(place.name).to(chosen), place.name)

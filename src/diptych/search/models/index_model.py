@@ -119,9 +119,10 @@ class IndexModel:
 
 def locals_of(reranker: str) -> "LocalsSource":
     """What a re-ranking model needs of each picture."""
-    from diptych.search.models.embedder import LocalsSource, load_search_matcher
+    from diptych.matchers.base import Matcher
+    from diptych.search.models.embedder import LocalsSource
 
-    source = LocalsSource.of(load_search_matcher(reranker, "cpu").feature_source)
+    source = LocalsSource.of(Matcher.from_pretrained(reranker).feature_source)
     if source is None:
         raise DiptychError(
             "reads pictures itself; only what a model over local features needs can be kept", where=reranker
