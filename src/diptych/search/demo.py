@@ -25,7 +25,7 @@ FITTING = (
     "a man with a camera on a tripod",
     "a person sells fruit in the street",
     "a motorbike in a narrow street",
-    "houses covered with snow",
+    "a cup of coffee",
     "palm trees on a beach",
     "a field of red tulips",
 )

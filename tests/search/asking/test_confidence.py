@@ -1,9 +1,10 @@
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from diptych.search.asking.confidence import Gumbel, embedded_sentences, weighted_scores
+from diptych.search.asking.confidence import PROPERTY, Chance, Gumbel, embedded_sentences, weighted_scores
 from diptych.search.asking.query import Term
 from diptych.search.asking.results import MATCHES
 from diptych.search.asking.unrelated_sentences import SENTENCES
@@ -79,6 +80,24 @@ def test_the_law_is_kept_with_the_index(tmp_path: Path, monkeypatch: pytest.Monk
     again = Index.create(tmp_path / "i.db", embedder)
     monkeypatch.setattr(type(again.searcher.background), "_work_out", None)  # it must not be worked out again
     np.testing.assert_allclose(best(again, texts), before, atol=1e-9)
+
+
+def test_a_law_of_another_formula_is_worked_out_anew(tmp_path: Path) -> None:
+    index, embedder, vectors = make(tmp_path, count=400)
+    texts = plant(embedder, vectors, 5, 0.7)
+    before = best(index, texts)
+    index.prepare()
+    kept = json.loads(index.store.properties[PROPERTY + "picture"])
+    earlier = {**kept["law"], "place": 50.0, "sentences": kept["sentences"]}  # what an index held before
+    index.store.set_properties({PROPERTY + "picture": json.dumps(earlier)})
+    index.close()
+    np.testing.assert_allclose(best(Index.create(tmp_path / "i.db", embedder), texts), before, atol=1e-9)
+
+
+def test_an_entry_stands_halfway_between_its_own_background_and_the_whole_one() -> None:
+    chance = Chance(Gumbel(0.0, 1.0, 10), mean=0.2, spread=0.09)
+    z = chance.z(np.array([0.5, 0.5]), np.array([0.2, 0.4]), np.array([0.09, 0.01]))
+    np.testing.assert_allclose(z, [0.3 / 0.09, 0.2 / 0.03])
 
 
 def test_filters_make_chance_matches_rarer(tmp_path: Path) -> None:

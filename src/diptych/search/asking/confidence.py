@@ -4,10 +4,12 @@ Every index holds something that fits any sentence best, so a score alone does n
 Here a query is set beside a background of queries made alike from things unrelated to it: sentences about as many
 different things as possible, and, where the query has pictures, pictures spread over the index.
 
-    z(q, x) = (s(q, x) - mean_b s(b, x)) / std_b s(b, x)
+    z(q, x) = (s(q, x) - (mean_x + mean) / 2) / sqrt(std_x std)
 
-is how far the query q stands out among the background queries b for the picture x. Each background query has a best z
-in the index; those follow the law of the largest of many, the Gumbel distribution, whose place and width are fitted to
+is how far the query q stands out for the picture x: mean_x and std_x are those of the background's scores with x, mean
+and std those with the index as a whole. Halfway between the two tells present things from absent ones better than x's
+own, which make too much of what a few sentences happen to say of it. Each background query has a best z in the index;
+those follow the law of the largest of many, the Gumbel distribution, whose place and width are fitted to
 their lower three quarters (some background sentences do match something). The confidence of x is
 
     P(best z of an unrelated query < z(q, x)) = exp(-exp(-(z - place) / width)):
@@ -68,6 +70,22 @@ class Gumbel:
         return np.exp(-np.exp(exponent))
 
 
+@dataclass(frozen=True)
+class Chance:
+    """What unrelated queries find in an index.
+
+    law: of how far the best of each stands out; mean, spread: of their scores with entries all over the index
+    """
+
+    law: Gumbel
+    mean: float
+    spread: float
+
+    def z(self, scores: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+        """How far scores stand out for entries with which the background's have these means and deviations."""
+        return np.asarray((scores - (means + self.mean) / 2) / np.sqrt(spreads * self.spread))
+
+
 class BackgroundQueries:
     """Background queries of one model and index, made like any query; each kind's law is worked out once."""
 
@@ -77,7 +95,7 @@ class BackgroundQueries:
         self._lock = threading.RLock()
         self._sentences: np.ndarray | None = None
         self._pictures: np.ndarray | None = None
-        self._laws: dict[tuple[object, ...], Gumbel] = {}
+        self._laws: dict[tuple[object, ...], Chance] = {}
         self._identity: str | None = None
 
     def confidences(
@@ -88,11 +106,12 @@ class BackgroundQueries:
             return np.zeros(0)
         self._see_store()
         queries, weights = self.queries(query)
-        mean, spread = self._moments(queries, weights, vectors)
-        law = self._law(query, queries, weights, kind)
+        means, spreads = self._moments(queries, weights, vectors)
+        chance = self._law(query, queries, weights, kind)
+        law = chance.law
         if where:  # fewer entries were looked at
             law = law.of(self.store.count([*where, Condition("kind", "=", kind)]))
-        return law.below((scores - mean) / spread)
+        return law.below(chance.z(scores, means, spreads))
 
     def queries(self, query: SearchQuery) -> tuple[np.ndarray, np.ndarray]:
         """Background queries like this one, (b, terms, K, d), and the weights of their terms.
@@ -138,10 +157,10 @@ class BackgroundQueries:
         """Write the law of plain sentences into the index, so that readers need not work it out."""
         query = SearchQuery.of_sentence()
         queries, weights = self.queries(query)
-        law = self._work_out(queries, weights, kind)
-        self.store.set_properties({PROPERTY + kind: json.dumps({**asdict(law), "sentences": _list_digest()})})
+        chance = self._work_out(queries, weights, kind)
+        self.store.set_properties({PROPERTY + kind: json.dumps({**asdict(chance), "sentences": _list_digest()})})
 
-    def _law(self, query: SearchQuery, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Gumbel:
+    def _law(self, query: SearchQuery, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Chance:
         key = (kind, *((term.kind, term.weight) for term in query.terms))
         law = self._laws.get(key)
         if law is None:  # worked out without the lock: other threads have theirs already, and need not wait
@@ -152,23 +171,25 @@ class BackgroundQueries:
                 self._laws[key] = law
         return law
 
-    def _kept(self, kind: Kind) -> Gumbel | None:
+    def _kept(self, kind: Kind) -> Chance | None:
         try:
             fields = json.loads(self.store.properties[PROPERTY + kind])
             if fields.pop("sentences") != _list_digest():
                 return None
-            return Gumbel(**fields)
+            return Chance(Gumbel(**fields.pop("law")), **fields)
         except (KeyError, ValueError, TypeError):
             return None
 
-    def _work_out(self, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Gumbel:
+    def _work_out(self, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Chance:
         """Search for every background query, and fit the law to how far each one's best result stands out."""
         where = [Condition("kind", "=", kind)]
         count = self.store.count(where)
         if not count or len(queries) < 8:
-            return Gumbel(0.0, 1.0, max(1, count))
+            return Chance(Gumbel(0.0, 1.0, max(1, count)), 0.0, 1.0)
         if self.store.count() == count:
             where = []
+        means, spreads = self._moments(queries, weights, self.store.background(len(SENTENCES), where))
+        chance = Chance(Gumbel(0.0, 1.0, count), float(means.mean()), float(spreads.mean()))
         # A set of vectors has no weighted sum; its first and weightiest term says where to look.
         asked = combined(queries, weights) if queries.shape[2] == 1 else queries[:, int(weights.argmax())]
         hits = self.store.search(asked, LOOKED_AT + 1, where).hits
@@ -179,14 +200,14 @@ class BackgroundQueries:
             rows = {entry.key: row for row, entry in enumerate(entries)}
         vectors = np.stack([entry.vectors for entry in entries])
         scores = weighted_scores(queries, weights, vectors, self.store.layout)
-        z = _among_others(scores)
+        z = chance.z(scores, *_of_others(scores))
         own = scores >= IDENTICAL  # a background picture is in the index itself
         best = []
         for b, some in enumerate(hits):
             fitting = [z[b, rows[hit.key]] for hit in some if hit.key in rows and not own[b, rows[hit.key]]]
             if fitting:
                 best.append(max(fitting))
-        return Gumbel.fit(np.array(best), count) if len(best) >= 8 else Gumbel(0.0, 1.0, count)
+        return replace(chance, law=Gumbel.fit(np.array(best), count)) if len(best) >= 8 else chance
 
     def _moments(self, queries: np.ndarray, weights: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and deviation (n,) of the background's scores with each of n entries."""
@@ -199,12 +220,12 @@ class BackgroundQueries:
         return mean, np.maximum(spread, 1e-6)
 
 
-def _among_others(scores: np.ndarray) -> np.ndarray:
-    """z of each query (q, n) among the others: a query that counted itself would stand out less than a new one."""
+def _of_others(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and deviations (q, n) of the other queries' scores: a query that counted itself would stand out less."""
     exact, others = scores.astype(np.float64), max(1, len(scores) - 1)
     mean = (exact.sum(0) - exact) / others
     square = (np.square(exact).sum(0) - np.square(exact)) / others
-    return np.asarray((exact - mean) / np.sqrt(np.maximum(square - np.square(mean), 1e-12)))
+    return mean, np.sqrt(np.maximum(square - np.square(mean), 1e-12))
 
 
 def combined(terms: np.ndarray, weights: np.ndarray) -> np.ndarray:
