@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 import diptych
 from diptych.common.errors import DiptychError
 from diptych.search.index import Index
+from diptych.search.stores.store import StoreReplaced
 from diptych.web.errors import Busy, NotFound, TooLarge, Unauthorised
 from diptych.web.middleware.limits import LimitBody
 from diptych.web.middleware.measure import Measure
@@ -64,7 +65,8 @@ def _tell_errors(app: FastAPI) -> None:
 
     @app.exception_handler(DiptychError)
     async def _(_: Request, error: DiptychError) -> Response:
-        status = 404 if isinstance(error, NotFound) else 413 if isinstance(error, TooLarge) else 422
+        statuses = {NotFound: 404, TooLarge: 413, StoreReplaced: 503}
+        status = next((number for kind, number in statuses.items() if isinstance(error, kind)), 422)
         return problem(status, str(error))
 
     @app.exception_handler(Busy)

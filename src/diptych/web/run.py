@@ -14,10 +14,9 @@ import uvicorn
 from diptych.common.errors import DiptychError
 from diptych.search.index import Index
 from diptych.web.app import create_app
+from diptych.web.connections import BACKLOG, BoundedProtocol
 from diptych.web.settings import ServerSettings, cores_each
 
-# Beyond so many connections the server answers 503 without looking at the request.
-MOST_CONNECTIONS = 1000
 # The seconds for which a thread may keep the interpreter while others want it. A model's forward pass asks for it some
 # hundred times: at Python's own 5 ms a busy server would spend most of its time waiting.
 SWITCH = 0.0005
@@ -41,7 +40,8 @@ def run_server(settings: ServerSettings, index: Index, started: Callable[[Server
             log_level="warning",
             access_log=False,
             server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
+            http=BoundedProtocol,
+            backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE,
         )
         server = _Server(config, lambda: started(settings))

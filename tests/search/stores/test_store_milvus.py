@@ -235,3 +235,6 @@ def test_addresses() -> None:
     for bad in ("milvus:///x", "milvus://h/x?y=1", "milvus://h/1x", "milvus://h:0x/x", "milvus://h/x/y"):
         with pytest.raises(DiptychError, match="milvus"):
             parse_address(bad)
+    with pytest.raises(DiptychError, match="user and a password cannot be given") as told:
+        parse_address("milvus://me:secret@h/x")
+    assert "secret" not in str(told.value)

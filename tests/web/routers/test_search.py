@@ -23,6 +23,27 @@ from tests.web.serving import TOKEN, client
 __all__ = ["album", "app", "camp_folder", "index", "own_folders", "steady", "unchanged_index", "vse_folder", "web"]
 
 
+def test_an_index_made_again_or_deleted_under_the_server(
+    web: TestClient, index: Index, vse_folder: str, tmp_path: Path
+) -> None:
+    path = Path(index.store.address)
+    kept = [entry for entry in index.store.get([stamp.key for stamp in index.store.stamps()]) if entry is not None]
+    searched(web, terms=[{"text": "two dog"}])
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    gone = web.post("/api/search", json={"terms": [{"text": "two dog"}]})
+    assert gone.status_code == 503
+    assert gone.json()["error"].startswith(f"{path.name}: no such index any more")
+    assert not path.exists()
+    fewer = [entry for entry in kept if entry.kind == "picture"][:3]
+    with Index.create(path, vse_folder) as again:
+        again.store.add(fewer)
+        told = searched(web, terms=[{"text": "two dog"}], top=50)
+        direct = again.search("two dog", 50)
+    assert len(told["results"]) == 3
+    np.testing.assert_allclose([r["score"] for r in told["results"]], [r.score for r in direct.results], atol=1e-5)
+
+
 def test_a_sentence_finds_what_the_index_finds(web: TestClient, index: Index, tmp_path: Path) -> None:
     told = searched(web, terms=[{"text": "two dog"}], top=5)
     direct = index.search("two dog", 5)

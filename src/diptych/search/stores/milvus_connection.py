@@ -20,6 +20,9 @@ LOST = ("UNAVAILABLE", "DEADLINE", "Deadline", "connect", "closed channel", "not
 def parse_address(address: str) -> tuple[str, str]:
     """milvus://host:port/name as the server's URI and the store's name."""
     parts = urlsplit(address)
+    if "@" in parts.netloc:
+        # Not repeated: it may hold a password.
+        raise DiptychError("milvus://…@…: a user and a password cannot be given; expected milvus://host:port/name")
     name = parts.path.strip("/")
     try:
         port = parts.port or 19530

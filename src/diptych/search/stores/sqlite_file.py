@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from diptych.common.errors import DiptychError
 from diptych.search.stores.sqlite_making import APPLICATION_ID, VERSION, make_file
-from diptych.search.stores.store import Layout, check_layout
+from diptych.search.stores.store import Layout, StoreReplaced, check_layout
 
 # What an index is made with, among a store's properties: another one's vectors cannot be compared with these.
 MADE_WITH = ("model", "locals")
@@ -127,22 +127,22 @@ class SqliteFile:
                     self._generation += 1
                 self._seen = seen
         except FileNotFoundError:
-            raise DiptychError(
+            raise StoreReplaced(
                 f"{self.path}: no such index any more: it was deleted or moved while it was open"
             ) from None
 
     def _check_replaced(self, about: _About) -> None:
         where = f"{self.path}: replaced while it was open by an index"
         if about.layout != self._about.layout:
-            raise DiptychError(f"{where} made for {about.layout}, not {self._about.layout}; open it again")
+            raise StoreReplaced(f"{where} made for {about.layout}, not {self._about.layout}; open it again")
         if about.made_with == self._made_with:
             return
         if "model" not in about.made_with:
-            raise DiptychError(f"{where} that was never filled; run `diptych index` again")
+            raise StoreReplaced(f"{where} that was never filled; run `diptych index` again")
         model, own = (names.get("model") or "vectors from elsewhere" for names in (about.made_with, self._made_with))
         if model == own:
-            raise DiptychError(f"{where} made with {model!r} and other local features; open it again")
-        raise DiptychError(f"{where} made with {model!r}, not {own!r}; open it again")
+            raise StoreReplaced(f"{where} made with {model!r} and other local features; open it again")
+        raise StoreReplaced(f"{where} made with {model!r}, not {own!r}; open it again")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -89,6 +89,10 @@ class Search:
     recall: float | None = None
 
 
+class StoreReplaced(DiptychError):  # noqa: N818
+    """The store that was opened is not there any more, and what is in its place is another."""
+
+
 class Store(Protocol):
     """Entries by key, searched by their vectors. One writer, any number of readers."""
 
