@@ -55,25 +55,24 @@ def test_padding_of_the_input_never_moves_a_score(matcher: Matcher) -> None:
     torch.testing.assert_close(all_scores(matcher, extra=4), all_scores(matcher), **CLOSE)
 
 
-@pytest.mark.parametrize("garbage", [float("nan"), float("inf"), float("-inf"), 1e30])
-def test_pads_may_hold_anything(matcher: Matcher, garbage: float) -> None:
+def test_pads_may_hold_anything(matcher: Matcher) -> None:
     if not matcher.takes_features:
         return
     batch = inputs.images(extra=2)
     pads = ~batch.mask.unsqueeze(-1)
     with matcher.inference():
         texts = inputs.kept_texts(matcher)
-        zeros, others = (
+        zeros, *others = (
             matcher.score(
                 matcher.keep_images(
                     matcher.image_encoder(LocalFeatures(batch.vectors.masked_fill(pads, value), batch.mask))
                 ),
                 texts,
             )
-            for value in (0.0, garbage)
+            for value in (0.0, float("nan"), float("inf"), float("-inf"), 1e30)
         )
     assert zeros.isfinite().all()
-    assert torch.equal(others, zeros)
+    assert all(torch.equal(other, zeros) for other in others)
 
 
 def test_padding_of_what_is_kept_never_moves_a_score(matcher: Matcher) -> None:

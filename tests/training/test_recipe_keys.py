@@ -17,13 +17,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from diptych.data.open_picture import open_picture
 from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.images import FeatureConfig
 from diptych.encoders.preprocess import augment
 from diptych.encoders.slots import SlotAttention, SlotFeedForward
 from diptych.encoders.texts import GRUConfig
 from diptych.evaluation.evaluate import evaluate_matcher
-from diptych.matchers.base import open_picture
 from diptych.matchers.camp import CAMPConfig
 from diptych.matchers.catalog import build_matcher, build_tokenizer
 from diptych.matchers.dive import DivEConfig

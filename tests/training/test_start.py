@@ -105,5 +105,5 @@ def test_other_words_are_told_and_their_file_named(first: Path, tmp_path: Path) 
 
 
 def test_nothing_to_begin_with_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DiptychError, match=r"nowhere: no weights to begin with; expected a run folder or a saved"):
+    with pytest.raises(DiptychError, match=r"nowhere: no such folder or model; expected"):
         go(toy.recipe(), tmp_path / "run", Path("nowhere"))
