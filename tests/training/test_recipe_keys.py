@@ -23,7 +23,7 @@ from diptych.encoders.preprocess import augment
 from diptych.encoders.slots import SlotAttention, SlotFeedForward
 from diptych.encoders.texts import GRUConfig
 from diptych.evaluation.evaluate import evaluate_matcher
-from diptych.matchers.base import open_picture
+from diptych.matchers.base import Matcher, open_picture
 from diptych.matchers.camp import CAMPConfig
 from diptych.matchers.catalog import build_matcher, build_tokenizer
 from diptych.matchers.dive import DivEConfig
@@ -84,6 +84,7 @@ class Expected:
     rates: list[float]
     gradients: list[float]
     losses: list[float]
+    judged: list[dict[str, Tensor]]  # what is evaluated after each epoch
     rsums: list[float]
 
 
@@ -130,7 +131,7 @@ def slow(recipe: Recipe) -> Expected:
     matcher = build_for(recipe, data)
     loss_function = build_loss(recipe.loss)
     memory: dict[str, dict[str, Any]] = {}
-    out = Expected({}, {n: p.detach().clone() for n, p in matcher.named_parameters()}, [], [], [], [])
+    out = Expected({}, {n: p.detach().clone() for n, p in matcher.named_parameters()}, [], [], [], [], [])
     dataset = RunDataset(
         data.train,
         matcher.tokenizer,
@@ -176,6 +177,7 @@ def slow(recipe: Recipe) -> Expected:
         out.weights = {name: parameter.detach().clone() for name, parameter in matcher.named_parameters()}
         judged = build_matcher(recipe.model, matcher.tokenizer)
         judged.load_state_dict({**matcher.state_dict(), **out.averaged})
+        out.judged.append(dict(out.averaged))
         out.rsums.append(evaluate_matcher(judged.eval(), data.validation).figures["rsum"])
     return out
 
@@ -187,7 +189,15 @@ def lines(run: Path, key: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_is_what_its_recipe_says(name: str, tmp_path: Path) -> None:
+def test_a_run_is_what_its_recipe_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[dict[str, Tensor]] = []
+    validate = loop.validate
+
+    def noted(matcher: Matcher, *rest: Any) -> dict[str, float]:
+        judged.append({part: parameter.detach().clone() for part, parameter in matcher.named_parameters()})
+        return validate(matcher, *rest)
+
+    monkeypatch.setattr(loop, "validate", noted)
     recipe = toy.recipe(**{"epochs": 2, "optimiser": OptimiserConfig(lr=RATE), **CASES[name]})
     train(recipe, tmp_path / "run", Device("cpu"), toy.splits())
     expected = slow(recipe)
@@ -199,6 +209,9 @@ def test_a_run_is_what_its_recipe_says(name: str, tmp_path: Path) -> None:
         raw = torch.load(tmp_path / "run" / "last" / "trainer.pt", weights_only=True)["raw"]
         for part, tensor in expected.weights.items():
             torch.testing.assert_close(raw[part], tensor, **near, msg=lambda m, p=part: f"{p}: {m}")
+    for found, wanted in zip(judged, expected.judged, strict=True):
+        for part, tensor in wanted.items():
+            torch.testing.assert_close(found[part], tensor, **near, msg=lambda m, p=part: f"judged {p}: {m}")
     assert lines(tmp_path / "run", "loss") == pytest.approx(expected.losses, abs=1e-4, rel=1e-3)
     assert lines(tmp_path / "run", "gradient") == pytest.approx(expected.gradients, abs=1e-4, rel=1e-3)
     if not recipe.training.multipliers:
