@@ -15,8 +15,9 @@ ROOMS = [
 ]  # fmt: skip
 # The rooms of `search/`; what lies in `search/` itself is above them. Those of one line do not import each other.
 SEARCH_ROOMS = [["asking", "filling"], ["models"], ["stores"]]
-# Class names that are still given twice; no more may join them.
-NAMED_TWICE = {"Embedded", "Kept", "Row", "Settings"}
+# What rooms above `matchers/` know of it: the interface and its table, no paper. Only the command knows converting.
+INTERFACE = {"base", "catalog", "kept", "layout", "view"}
+CONVERTS = "cli/convert.py"
 SOURCE = Path(__file__).parent.parent / "src" / "diptych"
 
 
@@ -77,9 +78,42 @@ def test_a_class_name_stands_for_one_class() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(f"{path.relative_to(SOURCE)}:{node.lineno}")
-    twice = {name: where for name, where in places.items() if len(where) > 1}
-    assert {name: where for name, where in twice.items() if name not in NAMED_TWICE} == {}
-    assert set(twice) == NAMED_TWICE, "a name that is given once again leaves the list"
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def files_above(room: str) -> list[Path]:
+    return sorted(path for above in ROOMS[: ROOMS.index(room)] for path in (SOURCE / above).rglob("*.py"))
+
+
+def classes(*paths: Path) -> set[str]:
+    return {n.name for path in paths for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ClassDef)}
+
+
+def test_above_matchers_only_its_interface_is_known() -> None:
+    wrong = []
+    for path in files_above("matchers"):
+        allowed = INTERFACE | {"convert"} if path == SOURCE / CONVERTS else INTERFACE
+        named = {name.split(".")[2] for name in modules(path) if name.startswith("diptych.matchers.")}
+        wrong += [f"{path.relative_to(SOURCE)} imports matchers/{other}" for other in sorted(named - allowed)]
+    assert wrong == []
+
+
+def test_above_matchers_nothing_asks_which_encoder_or_matcher_it_is() -> None:
+    # A room above asks the matcher what it wants to know; an encoder is the matcher's own affair.
+    encoder_files = [SOURCE / "encoders" / f"{name}.py" for name in ("images", "texts", "towers", "backbones")]
+    encoders = {name for name in classes(*encoder_files) if name.endswith(("Encoder", "Tower"))}
+    kinds = classes(*encoder_files, *(SOURCE / "matchers").glob("*.py")) - classes(SOURCE / "matchers" / "kept.py")
+    assert {"FeatureEncoder", "TextTower"} <= encoders
+    assert {"GRUConfig", "DivE", "CAMPConfig"} <= kinds
+    wrong = []
+    for path in files_above("matchers"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_check = isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
+            forbidden = kinds if is_check else encoders if isinstance(node, ast.Name | ast.alias) else set()
+            within = node.args[1] if is_check else node
+            names = {n.id if isinstance(n, ast.Name) else getattr(n, "name", "") for n in ast.walk(within)}
+            wrong += [f"{path.relative_to(SOURCE)}: {name}" for name in sorted(names & forbidden)]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "cli").glob("*.py")), ids=lambda path: path.stem)

@@ -1,12 +1,11 @@
-"""What pages take from the code at each build: commands with their options, fields of configurations, docstrings.
+"""What pages take from the code at each build: commands with their options, matchers with theirs, recipes, docstrings.
 
-A page holds a mark, `<!-- commands -->` or `<!-- fields MODULE.CLASS -->`, and the build puts the table in its place.
+A page holds a mark, `<!-- commands -->`, `<!-- matchers -->` or `<!-- recipes -->`, and the build puts tables there.
 """
 
 import inspect
 import re
-from dataclasses import MISSING, fields
-from importlib import import_module
+from dataclasses import MISSING, fields, is_dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -14,9 +13,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from typer.models import ArgumentInfo
 
 from diptych.cli.main import COMMANDS, function_of, module_of
+from diptych.common.config import read_toml
+from diptych.matchers.catalog import MATCHERS, matcher_title
 
-COMMANDS_MARK = "<!-- commands -->"
-FIELDS_MARK = re.compile(r"<!-- fields (\S+)\.(\w+) -->")
+RECIPES = Path(__file__).parents[2] / "recipes"
+SIDES = ("image", "text")  # described once, for all matchers
 
 
 def describe_commands() -> str:
@@ -70,13 +71,34 @@ def cell(text: str | None) -> str:
     return re.sub(r"\s+", " ", text or "").replace("|", "\\|")
 
 
-def describe_fields(module: str, name: str) -> str:
+def describe_matchers() -> str:
+    """Every matcher with its options; a table among them has one of its own behind it."""
+    parts = []
+    for kind, (config, _) in MATCHERS.items():
+        parts += [f'### `kind = "{kind}"`: {matcher_title(kind)}', describe_fields(config)]
+        for name, hint in get_type_hints(config).items():
+            if is_dataclass(hint) and name not in SIDES:
+                parts += [f"`{name}` is a table of its own:", describe_fields(hint)]
+    return "\n\n".join(parts)
+
+
+def describe_recipes(folder: Path = RECIPES) -> str:
+    """Every recipe: the sentence that it begins with, and its variants."""
+    lines = ["| recipe | | variants |", "|---|---|---|"]
+    for path in sorted(folder.glob("*.toml")):
+        begins = re.match(r"(?:#.*\n)*", path.read_text(encoding="utf-8"))
+        words = re.sub(r"\s*\n?#\s*", " ", begins[0] if begins else "").strip()
+        variants = ", ".join(f"`{name}`" for name in read_toml(path).get("variants", {}))
+        lines.append(f"| `{path.stem}` | {cell(words.split('. ')[0].rstrip('.'))} | {variants} |")
+    return "\n".join(lines)
+
+
+def describe_fields(config: Any) -> str:
     """A configuration's fields as a table: what each takes, its default, and what its class's docstring says of it."""
-    config = getattr(import_module(module), name)
     hints, meanings = get_type_hints(config), read_meanings(config)
     lines = ["| key | takes | default | |", "|---|---|---|---|"]
     for field in fields(config):
-        if field.name in ("kind", "image", "text"):
+        if field.name in ("kind", *SIDES):
             continue
         default = "" if field.default is MISSING else shown(field.default)
         takes = takes_of(hints[field.name])
@@ -103,8 +125,8 @@ def read_meanings(config: Any) -> dict[str, str]:
             entries[-1] += " " + line.strip()
     meanings: dict[str, str] = {}
     for entry in entries:
-        found = list(begins.finditer(entry))
-        for match, end in zip(found, [*(m.start() for m in found[1:]), len(entry)], strict=True):
+        starts = list(begins.finditer(entry))
+        for match, end in zip(starts, [*(m.start() for m in starts[1:]), len(entry)], strict=True):
             meanings |= dict.fromkeys(match[1].split(", "), entry[match.end() : end].strip())
     return meanings
 
@@ -118,11 +140,18 @@ def takes_of(hint: Any) -> str:
     return " or ".join(dict.fromkeys(names.get(k, "table") for k in kinds))
 
 
+MARKS = {
+    "<!-- commands -->": describe_commands,
+    "<!-- matchers -->": describe_matchers,
+    "<!-- recipes -->": describe_recipes,
+}
+
+
 def put_marks(app: Any, document: str, source: list[str]) -> None:
     """Fill in the marks of a page."""
-    if COMMANDS_MARK in source[0]:
-        source[0] = source[0].replace(COMMANDS_MARK, describe_commands())
-    source[0] = FIELDS_MARK.sub(lambda mark: describe_fields(mark[1], mark[2]), source[0])
+    for mark, tables in MARKS.items():
+        if mark in source[0]:
+            source[0] = source[0].replace(mark, tables())
 
 
 def list_names(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:

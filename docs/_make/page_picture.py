@@ -24,7 +24,7 @@ import uvicorn
 from PIL import Image, ImageDraw
 
 from diptych.common.errors import DiptychError
-from diptych.search.demo import reranker_of, run_demo
+from diptych.search.demo import run_demo
 from diptych.search.index import Index
 from diptych.web.app import create_app
 from diptych.web.settings import ServerSettings
@@ -115,7 +115,7 @@ def main() -> None:
     what.add_argument("--pictures", type=Path, metavar="FOLDER", help="pictures in place of the demo's")
     what.add_argument("--index", metavar="FILE", help="an index that is there already")
     parser.add_argument("--model", default="default", help="the model to index with")
-    parser.add_argument("--rerank", metavar="MODEL", help="a re-ranking model; by default the one that ships")
+    parser.add_argument("--rerank", metavar="MODEL", help="a re-ranking model; none by default")
     parser.add_argument("--query", default=QUERY, help="the sentence to search with")
     parser.add_argument("--word", default=WORD, help="the word to point at")
     parser.add_argument("--out", type=Path, default=OUT, help="the picture to write")
@@ -123,12 +123,12 @@ def main() -> None:
     try:
         credits = None
         if given.index:
-            index, rerank = Index.open(given.index), given.rerank
+            index = Index.open(given.index)
         else:
             demo = run_demo(given.pictures, model=given.model, queries=[given.query])
-            index, credits, rerank = demo.index, demo.credits, given.rerank or reranker_of(given.model)
-        with index, served(index, rerank, credits) as address:
-            left, right = panels(address, given.query, given.word, rerank is not None)
+            index, credits = demo.index, demo.credits
+        with index, served(index, given.rerank, credits) as address:
+            left, right = panels(address, given.query, given.word, given.rerank is not None)
             joined(left, right).save(given.out, optimize=True)
     except DiptychError as error:
         sys.exit(f"error: {error}")

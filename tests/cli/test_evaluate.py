@@ -80,7 +80,7 @@ def test_several_runs_and_their_ensemble(
         (["--protocol", "cxc"], "expected COCO's whole Karpathy test split"),
         (["--beside", "camp/table-33"], "did you mean 'camp/table-3'"),
         (["--format", "html"], "format: 'html' does not exist"),
-        (["--device", "nonsense"], "--device: 'nonsense' cannot be used"),
+        (["--device", "nonsense"], "device: 'nonsense' cannot be used"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(

@@ -59,7 +59,7 @@ def test_a_table_of_several_runs_and_a_file(
         (["--rerank", "SLOW", "--depth", "2"], 1, "depth: expected a part above 0 and at most 1, got 2"),
         (["--rerank", "SLOW", "--fusion", "most"], 2, "'most' is not one of"),
         (["--rerank", "gone"], 1, "gone"),
-        (["--rerank", "SLOW", "--device", "nonsense"], 1, "--device: 'nonsense' cannot be used"),
+        (["--rerank", "SLOW", "--device", "nonsense"], 1, "device: 'nonsense' cannot be used"),
         (["--rerank", "SLOW", "--format", "html"], 1, "format: 'html' does not exist"),
     ],
 )

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -36,6 +37,42 @@ def test_a_folder_is_indexed_and_kept_in_step(
     (pictures / "000.png").unlink()
     assert run([*arguments, "--json"]) == 0
     assert outcome(capsys)["deleted"] == 1
+
+
+def test_a_folder_that_is_empty_today_is_asked_about(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["index", str(pictures), "--index", str(tmp_path / "i.db"), "--model", vse_folder, "--json"]
+    assert run(arguments) == 0
+    for file in pictures.iterdir():
+        file.unlink()
+    capsys.readouterr()
+    assert run(arguments) == 1
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["deleted"], json.loads(told.out)["entries"]) == (0, 6)
+    assert f"{pictures}: all 6 files that the index knows are gone; nothing of it was deleted" in told.err
+    assert "--delete" in told.err
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+    assert run(arguments) == 1
+    assert outcome(capsys)["entries"] == 6
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: True)
+    assert run(arguments) == 0
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["deleted"], json.loads(told.out)["entries"]) == (6, 0)
+
+
+def test_deletion_without_a_question(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["index", str(pictures), "--index", str(tmp_path / "i.db"), "--model", vse_folder, "--json"]
+    assert run(arguments) == 0
+    for file in pictures.iterdir():
+        file.unlink()
+    capsys.readouterr()
+    assert run([*arguments, "--delete"]) == 0
+    assert outcome(capsys)["deleted"] == 6
 
 
 def test_what_cannot_be_read_is_told_at_the_end(
@@ -89,12 +126,47 @@ def test_vectors_in_and_out(
     assert (told["imported"], told["entries"], told["model"]) == (6, 6, "")
 
 
+def test_damaged_entries_are_found_and_made_again(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "i.db"
+    arguments = ["index", "--index", str(path), "--json"]
+    assert run([*arguments, str(pictures), "--model", vse_folder]) == 0
+    capsys.readouterr()
+    assert run([*arguments, "--check"]) == 0
+    assert outcome(capsys) == {"index": str(path), "checked": 6, "damaged": []}
+    db = sqlite3.connect(path)
+    db.execute("UPDATE vectors SET data = zeroblob(32) WHERE entry = 2")
+    db.commit()
+    name = db.execute("SELECT key FROM entries WHERE id = 2").fetchone()[0]
+    db.close()
+    assert run([*arguments, "--check"]) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out)["damaged"] == [name]
+    assert f"{name}: not as it was written" in told.err
+    assert run([*arguments, "--check", "--delete"]) == 0
+    capsys.readouterr()
+    assert run([*arguments, str(pictures)]) == 0
+    assert outcome(capsys)["added"] == 1
+    assert run([*arguments, "--check"]) == 0
+
+
+@pytest.mark.parametrize("option", [["--export", "out.npz"], ["--check"]])
+def test_an_index_that_is_not_there_is_not_made_to_be_read(
+    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["index", "--index", "mistyped.db", *option]) == 1
+    assert "mistyped.db: no such index" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ([], "expected a folder or file"),
         (["nowhere", "--model", "VSE"], "no such file or folder"),
-        ([".", "--model", "./none"], "no such model"),
+        ([".", "--model", "./none"], "no such folder or model"),
         ([".", "--index", "http://x"], "expected a file's path or milvus"),
     ],
 )

@@ -63,3 +63,13 @@ def test_a_run_begins_with_the_weights_of_another_and_goes_on_for_more_epochs(
 def test_a_wrong_override_is_said(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", str(recipe), "training.epoch=1"]) == 1
     assert "'epochs'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["train", "ablate"])
+def test_a_device_that_is_not_there_is_said(
+    command: str, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run([command, str(recipe), "--out", str(out), "--device", "tpu"]) == 1
+    assert "device: 'tpu' cannot be used on this machine; expected" in capsys.readouterr().err
+    assert not out.exists()

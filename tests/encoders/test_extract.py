@@ -85,6 +85,14 @@ def test_unreadable_pictures_are_listed_and_the_others_written(
     assert writer.finish().ids == ["id0", "id1", "id3", "id4", "id6"]
 
 
+def test_an_item_without_a_picture_is_listed(models: dict[str, str], items: list[Item], tmp_path: Path) -> None:
+    extractor = load_extractor(models["vit"])
+    writer = FeatureWriter(tmp_path / "out", describe(extractor, models["vit"]))
+    (problem,) = extract_features([*items, Item("a", ())], extractor, writer)
+    assert str(problem) == "a: the data has no picture of it"
+    assert writer.finish().ids == [item.id for item in items]
+
+
 def test_what_is_done_is_not_done_again(models: dict[str, str], items: list[Item], tmp_path: Path) -> None:
     extractor = load_extractor(models["vit"])
     source = describe(extractor, "vit")

@@ -1,13 +1,9 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
-from diptych.common.errors import DiptychError
-from diptych.data.collection import Item, open_path
-from diptych.encoders.preprocess import Preprocess, augment, normalise, read_picture, resize
+from diptych.encoders.preprocess import Preprocess, augment, normalise, resize
 from tests.encoders.pictures import picture
 
 MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
@@ -70,51 +66,3 @@ def test_augmentation_is_repeatable_and_works_on_one_pixel() -> None:
     views = [augment(picture(), torch.Generator().manual_seed(3)) for _ in range(2)]
     assert views[0].tobytes() == views[1].tobytes()
     assert augment(picture(1, 1), torch.Generator()).size == (1, 1)
-
-
-def item(path: Path) -> Item:
-    return Item("a", (), open=open_path(path), path=str(path))
-
-
-def test_a_large_jpeg_is_decoded_smaller_and_looks_the_same_afterwards(tmp_path: Path) -> None:
-    picture(640, 480).save(tmp_path / "a.jpg", quality=95)
-    image, size = read_picture(item(tmp_path / "a.jpg"), 48)
-    assert size == (640, 480)
-    assert image.size == (160, 120)  # a quarter; an eighth would be below twice the side
-    whole = open_path(tmp_path / "a.jpg")()
-    preprocess = Preprocess(48, MEAN, STD)
-    difference = preprocess.pixels(image).astype(int) - preprocess.pixels(whole)
-    assert np.abs(difference).mean() < 1
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_turned_pictures_stand_upright_whether_decoded_smaller_or_not(tmp_path: Path, orientation: int) -> None:
-    image = picture(320, 240)
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    image.save(tmp_path / "a.jpg", quality=95, exif=exif)
-    small, size = read_picture(item(tmp_path / "a.jpg"), 20)
-    large, whole_size = read_picture(item(tmp_path / "a.jpg"), 200)
-    upright = ImageOps.exif_transpose(Image.open(tmp_path / "a.jpg"))
-    assert size == whole_size == large.size == upright.size
-    assert small.width < large.width
-    difference = np.asarray(small.resize((16, 16))).astype(int) - np.asarray(large.resize((16, 16)))
-    assert np.abs(difference).mean() < 3
-
-
-def test_other_modes_and_small_pictures_come_out_whole_and_rgb(tmp_path: Path) -> None:
-    picture(400, 400).convert("L").save(tmp_path / "grey.jpg")
-    picture(30, 20).convert("RGBA").save(tmp_path / "small.png")
-    grey, grey_size = read_picture(item(tmp_path / "grey.jpg"), 20)
-    small, small_size = read_picture(item(tmp_path / "small.png"), 20)
-    assert grey.mode == small.mode == "RGB"
-    assert (grey_size, small_size) == ((400, 400), (30, 20))
-
-
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    picture(400, 400).save(tmp_path / "whole.jpg")
-    (tmp_path / "cut.jpg").write_bytes((tmp_path / "whole.jpg").read_bytes()[:900])
-    with pytest.raises(DiptychError, match=r"cut\.jpg"):
-        read_picture(item(tmp_path / "cut.jpg"), 20)
-    with pytest.raises(DiptychError, match="a: the data has no picture"):
-        read_picture(Item("a", ()), 20)

@@ -66,7 +66,18 @@ def test_coco_1k_is_the_mean_over_folds_that_meet_only_their_own_sentences() -> 
     assert found.per_query["t2i/weight"].sum() == pytest.approx(1)
 
 
-def test_coco_1k_refuses_what_does_not_divide() -> None:
+def test_coco_1k_takes_whole_folds_and_says_what_it_left_out() -> None:
+    scores, owners = scores_and_owners(37)
+    found = evaluate_source(MatrixSource(scores), owners, "coco-1k", fold=10)
+    inside = owners < 30
+    whole = evaluate_source(MatrixSource(scores[:30][:, inside]), owners[inside], "coco-1k", fold=10)
+    assert found.figures == whole.figures
+    assert found.per_query["t2i/owner"].tolist() == owners[inside].tolist()
+    assert found.notes == ("coco-1k took 3 folds of 10 pictures: the last 7 of 37 pictures were left out",)
+    assert whole.notes == ()
+
+
+def test_coco_1k_refuses_what_does_not_fill_a_fold() -> None:
     scores, owners = scores_and_owners(30)
     with pytest.raises(DiptychError, match="30 pictures cannot be cut into folds of 1,000"):
         evaluate_source(MatrixSource(scores), owners, "coco-1k")

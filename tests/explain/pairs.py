@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from diptych.data.feature_file import cell_boxes
-from diptych.explain.explanation import Explanation, Shown
+from diptych.explain.explanation import Explanation, ShownArray
 
 BOXES = np.array([[0, 0, 20, 20], [30, 10, 50, 30], [0, 0, 60, 40]], dtype=np.float32)
 
@@ -24,7 +24,7 @@ def pair(
     sentence: str = "red dog", score: float = 0.0, regions: int = 1, kind: str = "vse", given: Any = None, **arrays: Any
 ) -> Explanation:
     """An explanation with these arrays; `given` holds its other fields."""
-    shown = {name: Shown(array, axes_of(name)) for name, array in arrays.items() if array is not None}
+    shown = {name: ShownArray(array, axes_of(name)) for name, array in arrays.items() if array is not None}
     return Explanation(
         kind, kind.upper(), sentence, tuple(sentence.split()), score, regions, shown=shown, **(given or {})
     )

@@ -194,7 +194,7 @@ def test_keys_go_among_the_regions(opened: Callable[..., Any]) -> None:
 
 def test_without_boxes_a_number_stands_for_a_region(opened: Callable[..., Any]) -> None:
     together = np.array([[1, 0, 0, 0.5]], dtype=np.float32)
-    page = opened(Explanation("vse", "a", ("a",), 0.0, 4, together=together), None)
+    page = opened(pairs.pair("a", regions=4, together=together), None)
     page.locator(".words button").hover()
     assert page.evaluate(LOOK)["map"] == [1, 0, 0, 0.5]
 

@@ -11,12 +11,21 @@ from diptych.matchers.base import Matcher
 from diptych.matchers.catalog import build_matcher, build_tokenizer
 from tests.matchers import inputs
 from tests.matchers.cases import CASES
+from tests.search import tiny
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 
 
-@pytest.fixture(params=sorted(CASES))
-def matcher(request: pytest.FixtureRequest, tiny_bert: str) -> Matcher:
+@pytest.fixture(scope="module")
+def towers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("towers")
+    return {"clip": tiny.save_clip(folder / "clip"), "siglip": tiny.save_siglip(folder / "siglip")}
+
+
+@pytest.fixture(params=[*sorted(CASES), "clip", "siglip"])
+def matcher(request: pytest.FixtureRequest, tiny_bert: str, towers: dict[str, str]) -> Matcher:
+    if request.param in towers:
+        return Matcher.from_pretrained(towers[request.param])
     config = CASES[request.param]
     if isinstance(config.text, TransformerConfig):
         config = replace(config, text=replace(config.text, name=tiny_bert))

@@ -119,7 +119,7 @@ def test_without_pictures_their_names_and_sentences_stand_in(tmp_path: Path) -> 
 
 def test_a_picture_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
     def broken() -> object:
-        raise DiptychError(f"{tmp_path}/x.jpg: not a picture of a known format")
+        raise DiptychError("not a picture of a known format", where=tmp_path / "x.jpg")
 
     whole = tiny.collection(8)
     items = [replace(item, open=broken) for item in whole.items]  # type: ignore[arg-type]

@@ -203,3 +203,11 @@ def test_a_run_from_before_a_key_was_added_goes_on(tmp_path: Path) -> None:
     del tree["training"]["tensorboard"]
     path.write_text(json.dumps(tree))
     assert go(toy.recipe(epochs=1), tmp_path / "run").finished
+
+
+def test_several_processes_cannot_share_the_one_gpu_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(DiptychError, match="device: 'cuda:1' is one device"):
+        train(toy.recipe(), tmp_path / "run", Device("cuda:1", 2), toy.splits())

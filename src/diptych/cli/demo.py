@@ -43,13 +43,11 @@ def command(
             if demo.credits is not None:
                 print(f"\n{demo.credits}", flush=True)
         if serve:
-            _serve(demo, model, port, as_json)
+            _serve(demo, port, as_json)
 
 
-def _serve(demo: "Demo", model: str, port: int | None, as_json: bool) -> None:
+def _serve(demo: "Demo", port: int | None, as_json: bool) -> None:
     """The page over the demo's index, until Ctrl-C."""
-    from diptych.search.demo import reranker_of
-
     try:
         from diptych.web.run import bound, run_server
         from diptych.web.settings import ServerSettings, address_of
@@ -67,7 +65,7 @@ def _serve(demo: "Demo", model: str, port: int | None, as_json: bool) -> None:
         print(f"\nthe page is at {address_of(settings)} (Ctrl-C ends it)", file=sys.stderr if as_json else sys.stdout)
         sys.stdout.flush()
 
-    run_server(ServerSettings(port=port, rerank=reranker_of(model), credits=demo.credits), demo.index, started)
+    run_server(ServerSettings(port=port, credits=demo.credits), demo.index, started)
 
 
 def _tell(line: str) -> None:

@@ -35,7 +35,7 @@ def command(
 
     for name, value in (("--depth", depth), ("--fusion", fusion)):
         if rerank is None and value is not None:
-            raise DiptychError(f"{name}: belongs to --rerank, which is not given")
+            raise DiptychError("belongs to --rerank, which is not given", where=name)
     second = None if rerank is None else Rerank(rerank, depth or 100, fusion or "sum")
     figures = evaluate_index(named_or_own(index), queries, top=top, rerank=second, device=device)
     print(json.dumps(figures, ensure_ascii=False) if as_json else describe(figures))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.options import FiguresOption, FormatOption, ModelDeviceOption, RunsArgument
+from diptych.cli.options import DeviceOption, FiguresOption, FormatOption, RunsArgument
 from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def command(
     runs: RunsArgument,
     count: Annotated[int, typer.Option(min=1, help="How many pairs are drawn.")] = 600,
-    device: ModelDeviceOption = None,
+    device: DeviceOption = "auto",
     format: FormatOption = "text",
     as_json: FiguresOption = False,
 ) -> None:
@@ -47,7 +47,7 @@ def trained_on_scenes(run: str) -> tuple[int, "RegionKind"]:
 
     data = load_run_recipe(Path(run)).data if (Path(run) / "recipe.json").is_file() else None
     if not isinstance(data, ScenesConfig):
-        raise DiptychError(f"{run}: near misses are drawn scenes, and this is no run on drawn scenes")
+        raise DiptychError("near misses are drawn scenes, and this is no run on drawn scenes", where=run)
     return data.seed, "boxes" if data.regions == "none" else data.regions
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from PIL import Image
 
-from diptych.cli.options import ModelDeviceOption
+from diptych.cli.options import DeviceOption
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json, write_text, written_aside
 from diptych.data.collection import Regions
@@ -30,7 +30,7 @@ def command(
     other_sentence: Annotated[str | None, typer.Option(help="The other picture's sentence.")] = None,
     sentences: Annotated[Path | None, typer.Option(help="Lines of text: DivE's slots find their nearest here.")] = None,
     left_out: Annotated[bool, typer.Option(help="Leave out each word and region in turn.")] = True,
-    device: ModelDeviceOption = None,
+    device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print all arrays as one JSON object.")] = False,
 ) -> None:
     """Show why a picture and a sentence match: attention, gates, slots, pooling, and what the score would miss."""
@@ -102,7 +102,7 @@ def find(matcher: Matcher, run: str, image: str, features: Path | None) -> Pictu
 
     A file; with `features`, the row whose id is the file's path, name or stem; or a drawn scene by its id.
     """
-    from diptych.matchers.base import open_picture
+    from diptych.data.open_picture import open_picture
 
     picture = open_picture(image) if Path(image).is_file() else None
     if features is not None:
@@ -111,7 +111,7 @@ def find(matcher: Matcher, run: str, image: str, features: Path | None) -> Pictu
         return PictureToExplain(picture, picture)
     scene = _SCENE.fullmatch(image)
     if scene is None:
-        raise DiptychError(f"{image}: no such picture")
+        raise DiptychError("no such picture", where=image)
     return _drawn(matcher, run, int(scene[1]), int(scene[2]))
 
 
@@ -120,12 +120,12 @@ def _row(image: str, features: Path) -> Regions:
 
     collection = read_collection(features)
     if collection.features is None:
-        raise DiptychError(f"{features}: holds no local features")
+        raise DiptychError("holds no local features", where=features)
     rows = {item.id: item.row for item in collection.items}
     for name in (image, Path(image).name, Path(image).stem):
         if (row := rows.get(name)) is not None:
             return collection.features[row]
-    raise DiptychError(f"{features}: has no features of {image!r}; its ids look like {next(iter(rows))!r}")
+    raise DiptychError(f"has no features of {image!r}; its ids look like {next(iter(rows))!r}", where=features)
 
 
 def _drawn(matcher: Matcher, run: str, seed: int, index: int) -> PictureToExplain:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from diptych.cli.options import DeviceOption
+from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 
 
@@ -50,14 +51,14 @@ def command(
         missing = wanted - set(file.ids)
         if file.source != source or not wanted >= set(file.ids) or (missing and not skip_bad):
             why = file.source.differences(source) or "other pictures"
-            raise DiptychError(f"{out}: already there, and made with {why}; remove it, or choose another --out")
+            raise DiptychError(f"already there, and made with {why}; remove it, or choose another --out", where=out)
     else:
         with closing(FeatureWriter(out, source)) as writer:
             before = len(writer.done)
             strange = sorted(writer.done - wanted)
             if strange:
                 raise DiptychError(
-                    f"{writer.folder}: begun with other pictures, such as {strange[0]!r}; remove it to start again"
+                    f"begun with other pictures, such as {strange[0]!r}; remove it to start again", where=writer.folder
                 )
             if before:
                 print(f"{out}: {before} of {len(wanted)} pictures were done; going on", file=sys.stderr)
@@ -85,19 +86,6 @@ def command(
     rate = f", {new / seconds:.1f} pictures/s" if new else ", all done before"
     size_mb = out.stat().st_size / 1e6
     print(f"{out}: {len(file)} pictures of {count} x {file.dim} in {precision} precision, {size_mb:.1f} MB{rate}")
-
-
-def pick_device(name: str) -> str:
-    """`auto` is the first GPU where there is one."""
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        raise DiptychError(f"--device {name}: not available here: {str(error).splitlines()[0]}") from None
-    return name
 
 
 def report(problems: Sequence[object], most: int = 20) -> None:

@@ -62,7 +62,7 @@ def splits_of(run: str, required: bool) -> Splits | None:
     """The data that a run was trained and judged on; none where it is not a run, or its data is not at hand."""
     if not (Path(run) / "recipe.json").is_file():
         if required:
-            raise DiptychError(f"{run}: has no recipe.json that names its data; give --data")
+            raise DiptychError("has no recipe.json that names its data; give --data", where=run)
         return None
     recipe = load_run_recipe(Path(run))
     if not required and recipe.data.kind == "scenes":
@@ -93,7 +93,7 @@ def choose_split(whole: Collection, split: str | None, protocol: str) -> tuple[C
     usual = ["testall", "test"] if protocol in ("coco-1k", "coco-5k", "eccv", "cxc") else ["test"]
     wanted = split or next((name for name in usual if name in names), names[0] if len(names) == 1 else None)
     if wanted is None:
-        raise DiptychError(f"{whole.name}: has no test split; choose one with --split: {', '.join(names)}")
+        raise DiptychError(f"has no test split; choose one with --split: {', '.join(names)}", where=whole.name)
     if wanted not in names:
-        raise DiptychError(f"{whole.name}: has no split {wanted!r}; {nearest(wanted, names)}")
+        raise DiptychError(f"has no split {wanted!r}; {nearest(wanted, names)}", where=whole.name)
     return whole.split(wanted), wanted

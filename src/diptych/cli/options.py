@@ -16,9 +16,8 @@ FeaturesOption = Annotated[Path | None, typer.Option(help="Local features of the
 ImagesOption = Annotated[Path | None, typer.Option(help="The pictures of --data, where it does not say.")]
 BatchSizeOption = Annotated[int, typer.Option(min=1, help="Pictures encoded at once.")]
 
-# Where it is computed; a model on its own may also be told which GPU.
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-ModelDeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU where there is one.")]
+# Where it is computed.
+DeviceOption = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:1.")]
 
 # An index, and how scores of two stages become one.
 IndexOption = Annotated[

@@ -12,5 +12,5 @@ def named_or_own(index: str | None) -> str | Path:
         return index
     own = default_index()
     if not own.exists():
-        raise DiptychError(f"{own}: there is no index yet; make one with `diptych index FOLDER`")
+        raise DiptychError("there is no index yet; make one with `diptych index FOLDER`", where=own)
     return own

@@ -19,7 +19,9 @@ def keep(result: Evaluation, folder: Path | None) -> None:
     try:
         path = result.save(folder)
     except OSError as error:
-        raise DiptychError(f"{folder}: the evaluation cannot be saved there: {error}; choose another --out") from None
+        raise DiptychError(
+            f"the evaluation cannot be saved there: {error}; choose another --out", where=folder
+        ) from None
     print(f"saved {path}", file=sys.stderr)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.options import DataOption, FeaturesOption, ImagesOption, ModelDeviceOption, SplitOption
+from diptych.cli.options import DataOption, DeviceOption, FeaturesOption, ImagesOption, SplitOption
 from diptych.common.errors import DiptychError
 
 
@@ -22,7 +22,7 @@ def command(
         int | None, typer.Option(min=2, help="Pictures looked at, drawn; by default what a minute or two allow.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draws the examples and the points of the map.")] = 0,
-    device: ModelDeviceOption = None,
+    device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was made as one JSON object.")] = False,
 ) -> None:
     """A run on one page: curves, recall beside the paper's, examples, failures, and what the model shows of itself."""

@@ -64,16 +64,16 @@ def command(
         "group": NEAR if group_duplicates else None,
     }
     address = named_or_own(index)
-    with Index.open(address, device=device) as found:
-        if not len(found):
-            raise DiptychError(f"{address}: the index is empty; fill it with `diptych index FOLDER`")
+    with Index.open(address, device=device) as opened:
+        if not len(opened):
+            raise DiptychError("the index is empty; fill it with `diptych index FOLDER`", where=address)
         if queries is not None:
-            for answer in found.search_batch(queries, top, **options):
+            for answer in opened.search_batch(queries, top, **options):
                 _tell(answer, None, as_json)
             return
         assert lines is not None
         for some in lines:
-            for (text, _), answer in zip(some, found.search_batch([q for _, q in some], top, **options), strict=True):
+            for (text, _), answer in zip(some, opened.search_batch([q for _, q in some], top, **options), strict=True):
                 _tell(answer, text, as_json)
 
 

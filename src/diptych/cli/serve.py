@@ -51,7 +51,7 @@ def command(
 
     address: str | Path = default_index() if index is None else index
     if "://" not in str(address) and not Path(address).exists():
-        raise DiptychError(f"{address}: there is no index; make one with `diptych index FOLDER`")
+        raise DiptychError("there is no index; make one with `diptych index FOLDER`", where=address)
     try:
         import cryptography  # noqa: F401
         import fastapi  # noqa: F401

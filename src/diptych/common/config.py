@@ -26,7 +26,7 @@ def parse(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     for key, value in data.items():
         name = key.replace("-", "_")
         if name not in fields:
-            raise DiptychError(f"{where}: unknown key {key!r}; {nearest(name, list(fields))}")
+            raise DiptychError(f"unknown key {key!r}; {nearest(name, list(fields))}", where=where)
         values[name] = _convert(hints[name], value, f"{where}: {key}")
     missing = [
         n
@@ -34,11 +34,11 @@ def parse(cls: type[T], data: Mapping[str, Any], where: str) -> T:
         if n not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
     ]
     if missing:
-        raise DiptychError(f"{where}: missing key {missing[0]!r}")
+        raise DiptychError(f"missing key {missing[0]!r}", where=where)
     try:
         return cls(**values)
     except ValueError as error:
-        raise DiptychError(f"{where}: {error}") from None
+        raise DiptychError(str(error), where=where) from None
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
@@ -49,25 +49,25 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return _convert_union(args, value, where)
     if origin is Literal:
         if value not in args:
-            raise DiptychError(f"{where}: {value!r} is not valid; {nearest(str(value), [str(a) for a in args])}")
+            raise DiptychError(f"{value!r} is not valid; {nearest(str(value), [str(a) for a in args])}", where=where)
         return value
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
-            raise DiptychError(f"{where}: expected a table, got {value!r}")
+            raise DiptychError(f"expected a table, got {value!r}", where=where)
         return parse(cast(type, hint), value, where)
     if origin in (list, tuple):
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise DiptychError(f"{where}: expected a list, got {value!r}")
+            raise DiptychError(f"expected a list, got {value!r}", where=where)
         inner = args[0] if args else Any
         return origin(_convert(inner, v, f"{where}[{i}]") for i, v in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
-            raise DiptychError(f"{where}: expected a table, got {value!r}")
+            raise DiptychError(f"expected a table, got {value!r}", where=where)
         return {str(k): _convert(args[1], v, f"{where}.{k}") for k, v in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise DiptychError(f"{where}: expected {hint.__name__}, got {value!r}")
+        raise DiptychError(f"expected {hint.__name__}, got {value!r}", where=where)
     return value
 
 
@@ -81,16 +81,20 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
     if tagged and isinstance(value, Mapping):
         kind = value.get("kind")
         if kind is None:
-            raise DiptychError(f"{where}: missing key 'kind'; expected one of {', '.join(map(repr, sorted(tagged)))}")
+            raise DiptychError(
+                f"missing key 'kind'; expected one of {', '.join(map(repr, sorted(tagged)))}", where=where
+            )
         if kind not in tagged:
-            raise DiptychError(f"{where}: kind {kind!r} is not valid; {nearest(str(kind), sorted(tagged))}")
+            raise DiptychError(f"kind {kind!r} is not valid; {nearest(str(kind), sorted(tagged))}", where=where)
         return parse(cast(type, tagged[kind]), value, where)
     for choice in choices:
         try:
             return _convert(choice, value, where)
         except DiptychError:
             continue
-    raise DiptychError(f"{where}: {value!r} fits none of {', '.join(getattr(c, '__name__', str(c)) for c in choices)}")
+    raise DiptychError(
+        f"{value!r} fits none of {', '.join(getattr(c, '__name__', str(c)) for c in choices)}", where=where
+    )
 
 
 def _kind_of(cls: Any) -> str:
@@ -110,9 +114,9 @@ def read_toml(path: Path) -> Tree:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DiptychError(f"{path}: no such file; expected a TOML recipe") from None
+        raise DiptychError("no such file; expected a TOML recipe", where=path) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DiptychError(f"{path}: not valid TOML: {error}") from None
+        raise DiptychError(f"not valid TOML: {error}", where=path) from None
 
 
 def read_json(path: Path) -> Any:
@@ -120,11 +124,13 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise DiptychError(f"{path}: no such file") from None
+        raise DiptychError("no such file", where=path) from None
     except json.JSONDecodeError as error:
-        raise DiptychError(f"{path}: line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}") from None
+        raise DiptychError(
+            f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}", where=path
+        ) from None
     except UnicodeDecodeError as error:
-        raise DiptychError(f"{path}: not valid UTF-8: {error.reason} at byte {error.start}") from None
+        raise DiptychError(f"not valid UTF-8: {error.reason} at byte {error.start}", where=path) from None
 
 
 def merge(base: Tree, changes: Mapping[str, Any]) -> Tree:

@@ -80,7 +80,7 @@ def _decode(item: Item) -> tuple[int, int] | DataProblem:
         assert item.open is not None
         return item.open().size
     except DiptychError as error:
-        return DataProblem(where, str(error).removeprefix(f"{where}: "))
+        return DataProblem(where, error.within(where))
 
 
 def _scan(features: Features, row: int, name: str) -> tuple[int, bool] | DataProblem:
@@ -89,7 +89,7 @@ def _scan(features: Features, row: int, name: str) -> tuple[int, bool] | DataPro
     try:
         local = features[row]
     except DiptychError as error:
-        return DataProblem(where, str(error).removeprefix(f"{place(features, row)}: "))
+        return DataProblem(where, error.within(place(features, row)))
     except IndexError:
         return DataProblem(where, f"no such row; there are {len(features)}")
     vectors = np.asarray(local.vectors)

@@ -97,7 +97,7 @@ class Collection:
         """The same pictures with local features, `rows` giving each item's row by its id."""
         missing = next((item.id for item in self.items if item.id not in rows), None)
         if missing is not None:
-            raise DiptychError(f"{self.name}: the features have no row for the picture {missing!r}")
+            raise DiptychError(f"the features have no row for the picture {missing!r}", where=self.name)
         return replace(self, features=features, items=[replace(item, row=rows[item.id]) for item in self.items])
 
     @property

@@ -113,31 +113,33 @@ class FeatureFile:
         """Read every byte and compare it with the checksums; an error names what is damaged."""
         for name in self._arrays:
             if hashlib.sha256(self._array(name).tobytes()).hexdigest() != self._arrays[name]["sha256"]:
-                raise DiptychError(f"{self.path}: damaged: its {name} do not have the checksum they were written with")
+                raise DiptychError(
+                    f"damaged: its {name} do not have the checksum they were written with", where=self.path
+                )
         for row, expected in enumerate(self._array("checks")):
             part = self.vectors[self._starts[row] : self._starts[row + 1]]
             if zlib.crc32(part.data) != expected:
-                raise DiptychError(f"{self.path}: damaged: the features of {self.ids[row]!r} have a wrong checksum")
+                raise DiptychError(f"damaged: the features of {self.ids[row]!r} have a wrong checksum", where=self.path)
 
     def _read_index(self) -> dict[str, Any]:
         try:
             with self.path.open("rb") as file:
                 if file.read(len(HEAD)) != HEAD:
-                    raise DiptychError(f"{self.path}: not a feature file; expected what `diptych features` writes")
+                    raise DiptychError("not a feature file; expected what `diptych features` writes", where=self.path)
                 end = file.seek(0, os.SEEK_END)
                 file.seek(max(len(HEAD), end - TRAILER.size))
                 trailer = file.read()
                 if len(trailer) != TRAILER.size or not trailer.endswith(END):
-                    raise DiptychError(f"{self.path}: truncated: it ends at byte {end} without its index")
+                    raise DiptychError(f"truncated: it ends at byte {end} without its index", where=self.path)
                 place, length, digest, _ = TRAILER.unpack(trailer)
                 file.seek(place)
                 text = file.read(length)
         except FileNotFoundError:
             begun = part_folder(self.path)
             hint = f"; {begun} was begun, and the same command goes on with it" if begun.is_dir() else ""
-            raise DiptychError(f"{self.path}: no such feature file{hint}") from None
+            raise DiptychError(f"no such feature file{hint}", where=self.path) from None
         if hashlib.sha256(text).digest() != digest:
-            raise DiptychError(f"{self.path}: damaged: its index does not have the checksum it was written with")
+            raise DiptychError("damaged: its index does not have the checksum it was written with", where=self.path)
         self.checksum = digest.hex()  # of the index, which holds the checksums of everything else
         index: dict[str, Any] = json.loads(text)
         return index

@@ -57,15 +57,15 @@ class FeatureWriter:
         with np.errstate(over="ignore"):
             vectors = np.ascontiguousarray(regions.vectors, dtype=DTYPES[self.source.precision])
         if vectors.ndim != 2 or len(vectors) == 0 or vectors.shape[1] != self.source.dim:
-            raise DiptychError(f"{id}: features of shape {vectors.shape}; expected (regions, {self.source.dim})")
+            raise DiptychError(f"features of shape {vectors.shape}; expected (regions, {self.source.dim})", where=id)
         if not np.isfinite(vectors).all():
             large = self.source.precision == "half" and not np.isnan(vectors).any()
             hint = "too large for half precision; store them in single precision" if large else "NaN or infinite"
-            raise DiptychError(f"{id}: features that are {hint}")
+            raise DiptychError(f"features that are {hint}", where=id)
         if id in self.done:
-            raise DiptychError(f"{id}: its features are already in {self.path}; ids must differ")
+            raise DiptychError(f"its features are already in {self.path}; ids must differ", where=id)
         if regions.size is None or (self.boxes and regions.boxes is None):
-            raise DiptychError(f"{id}: features without the picture's size, or regions without boxes")
+            raise DiptychError("features without the picture's size, or regions without boxes", where=id)
         self._vectors.write(vectors.data)
         if self.boxes:
             table = np.full((len(vectors), 5), np.nan, dtype="<f4")
@@ -103,7 +103,7 @@ class FeatureWriter:
     def finish(self) -> FeatureFile:
         """Append the small arrays and the index, and give the file its name."""
         if not self._journal:
-            raise DiptychError(f"{self.path}: no picture's features to write")
+            raise DiptychError("no picture's features to write", where=self.path)
         self.commit()
         lines = self._journal
         arrays = {
@@ -149,8 +149,9 @@ class FeatureWriter:
         source = parse(FeatureSource, read_json(begun), str(begun))
         if source != self.source:
             raise DiptychError(
-                f"{self.folder}: begun with {source.differences(self.source)} now; "
-                "give the same settings, or remove it to start again"
+                f"begun with {source.differences(self.source)} now; "
+                "give the same settings, or remove it to start again",
+                where=self.folder,
             )
         journal = self.folder / "journal"
         if not journal.exists():
@@ -187,5 +188,5 @@ def _lock(folder: Path) -> Callable[[], None]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise DiptychError(f"{folder}: another process is writing it") from None
+        raise DiptychError("another process is writing it", where=folder) from None
     return file.close

@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from diptych.common.errors import DiptychError
 
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".avif"}
 )
+ORIENTATION = 0x0112  # the EXIF tag; values from 5 on turn the picture on its side
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # fmt: skip
+_EXIF = {"exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif"}  # where Pillow looks for it
 
 
 def is_picture(name: str) -> bool:
@@ -34,13 +41,19 @@ def decode(source: Path | IO[bytes], where: str) -> Image.Image:
                 source.seek(0)
             return _decoded(source)
     except FileNotFoundError:
-        raise DiptychError(f"{where}: no such picture") from None
+        raise DiptychError("no such picture", where=where) from None
     except Image.DecompressionBombError as error:
-        raise DiptychError(f"{where}: the picture is too large to decode safely: {error}") from None
+        raise DiptychError(f"the picture is too large to decode safely: {error}", where=where) from None
     except UnidentifiedImageError:
-        raise DiptychError(f"{where}: not a picture of a known format") from None
+        raise DiptychError("not a picture of a known format", where=where) from None
     except Exception as error:  # Pillow's decoders raise all kinds on broken files
-        raise DiptychError(f"{where}: the picture cannot be decoded: {error or type(error).__name__}") from error
+        raise DiptychError(f"the picture cannot be decoded: {_reason(error)}", where=where) from error
+
+
+def _reason(error: Exception) -> str:
+    """What Pillow or the file system says, without the file's name, which the sentence has already."""
+    told = error.strerror if isinstance(error, OSError) else None
+    return told or str(error) or type(error).__name__
 
 
 def _decoded(source: Path | IO[bytes]) -> Image.Image:
@@ -73,12 +86,17 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The picture turned as its EXIF says."""
+    """The picture turned as its EXIF says; the one that is given stays as it is."""
+    image.load()  # Pillow turns TIFFs by itself as it loads them
     try:
-        ImageOps.exif_transpose(image, in_place=True)
+        turn = _TURNS.get(image.getexif().get(ORIENTATION, 1))
     except Exception:  # a broken EXIF block says nothing about the picture itself
         return image
-    return image
+    if turn is None:
+        return image
+    turned = image.transpose(turn)
+    turned.info = {name: value for name, value in image.info.items() if name not in _EXIF}  # else it is turned again
+    return turned
 
 
 def _from_deep_grey(image: Image.Image) -> Image.Image:
@@ -119,7 +137,7 @@ class PicturePart:
                 file.seek(self.offset)
                 data = file.read(self.size)
         except OSError as error:
-            raise DiptychError(f"{where}: cannot be read: {error.strerror}") from None
+            raise DiptychError(f"cannot be read: {error.strerror}", where=where) from None
         return decode(io.BytesIO(data), where)
 
 

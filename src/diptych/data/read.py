@@ -64,7 +64,7 @@ def read_collection(
         collection = replace(collection, items=checked.good, problems=tuple(faults.problems))
     if not collection.items:
         first = f"; the first problem is {collection.problems[0]}" if collection.problems else ""
-        raise DiptychError(f"{path}: no picture is left{first}")
+        raise DiptychError(f"no picture is left{first}", where=path)
     return collection
 
 
@@ -101,7 +101,7 @@ def gather(
 def _existing(source: Source) -> Path:
     path = Path(source)
     if not path.exists():
-        raise DiptychError(f"{path}: no such file or folder")
+        raise DiptychError("no such file or folder", where=path)
     return path
 
 
@@ -114,7 +114,7 @@ def _read(source: Source, faults: Faults, split: str | None, look_near: bool) ->
     text = str(source)
     if _HUB_NAME.fullmatch(text) and not Path(text.split("/")[0]).exists():
         return read_huggingface(text, faults)
-    raise DiptychError(f"{path}: no such file or folder")
+    raise DiptychError("no such file or folder", where=path)
 
 
 def _read_file(path: Path, faults: Faults, look_near: bool) -> Collection:
@@ -133,8 +133,9 @@ def _read_file(path: Path, faults: Faults, look_near: bool) -> Collection:
         collection = read_captions(path, faults)
         return near(collection, path, faults) if look_near else collection
     raise DiptychError(
-        f"{path}: not a format that is known; expected captions (.json, .jsonl, .csv, .tsv, .txt), a .tar, "
-        "features (.tsv, .h5, .npy, what `diptych features` writes) or a folder"
+        "not a format that is known; expected captions (.json, .jsonl, .csv, .tsv, .txt), a .tar, "
+        "features (.tsv, .h5, .npy, what `diptych features` writes) or a folder",
+        where=path,
     )
 
 
@@ -181,7 +182,7 @@ def _joined(folder: Path, paths: list[Path], read: Callable[[Path, Faults], Coll
         with faults.guard(path):
             parts.append(read(path, faults))
     if not parts:
-        raise DiptychError(f"{folder}: none of its {len(paths)} files of features can be read")
+        raise DiptychError(f"none of its {len(paths)} files of features can be read", where=folder)
     kept = without_wrong_dimension([part.features for part in parts if part.features is not None], faults)
     gathering = Gathering(faults, captioned=False)
     start = 0
@@ -202,7 +203,9 @@ def _open_array(path: Path, faults: Faults) -> tuple[Features, list[str] | None]
         return features, None
     ids = read_lines(beside)
     if len(ids) != features.array.shape[0]:
-        raise DiptychError(f"{beside}: {len(ids)} ids; expected {features.array.shape[0]}, one a row of {path.name}")
+        raise DiptychError(
+            f"{len(ids)} ids; expected {features.array.shape[0]}, one a row of {path.name}", where=beside
+        )
     return features, ids
 
 
@@ -221,7 +224,7 @@ def _attach(collection: Collection, path: Path, faults: Faults) -> Collection:
             return with_features_in_order(collection, features, str(path), faults)
     source = _read(path, faults, None, look_near=False)
     if source.features is None:
-        raise DiptychError(f"{path}: {source.format}: no local features in it")
+        raise DiptychError(f"{source.format}: no local features in it", where=path)
     return with_features(collection, source, str(path), faults)
 
 
@@ -240,7 +243,7 @@ def _chosen(collection: Collection, split: str, path: Source, faults: Faults) ->
         chosen = [item for item in collection.items if item.split in (wanted, split)]
     if not chosen and not faults.problems:
         there = ", ".join(f"{name} ({count})" for name, count in collection.splits.items()) or "nothing"
-        raise DiptychError(f"{path}: no split {split!r}; there is {there}")
+        raise DiptychError(f"no split {split!r}; there is {there}", where=path)
     return replace(collection, items=chosen)
 
 

@@ -65,10 +65,10 @@ class Vocabulary:
         data = read_json(path)
         table = data.get("word2idx") if isinstance(data, dict) else None
         if not isinstance(table, dict):
-            raise DiptychError(f"{path}: expected an object with 'word2idx'")
+            raise DiptychError("expected an object with 'word2idx'", where=path)
         by_number = {number: word for word, number in table.items() if type(number) is int}
         if sorted(by_number) != list(range(len(table))):
-            raise DiptychError(f"{path}: word2idx: expected the numbers 0 to {len(table) - 1}, each once")
+            raise DiptychError(f"word2idx: expected the numbers 0 to {len(table) - 1}, each once", where=path)
         return cls(by_number[i] for i in range(len(table)))
 
     def save(self, path: Path) -> None:

@@ -103,7 +103,7 @@ def load_backbone(name: str, size: int | None = None, assets: Path | None = None
                 return HuggingFaceBackbone.rebuild(name, asset.parent, size)
             if kind == "resnet":
                 return ResNet.rebuild(name, asset.parent, size)
-            raise DiptychError(f"{asset}: kind {kind!r} is not a backbone that is known")
+            raise DiptychError(f"kind {kind!r} is not a backbone that is known", where=asset)
         folder = matcher_folder(name)
         if folder is not None:
             return _tuned(folder, size)
@@ -116,7 +116,7 @@ def _tuned(folder: Path, size: int | None) -> Backbone:
     """The vision backbone of a saved matcher, as it was trained there."""
     config = matcher_tree(folder)["image"]
     if config["kind"] == "features":
-        raise DiptychError(f"{folder}: this matcher has no vision backbone of its own: it was trained on features")
+        raise DiptychError("this matcher has no vision backbone of its own: it was trained on features", where=folder)
     weights = matcher_weights(folder, "image_encoder.backbone.")
     if config["kind"] == "tower":
         return _loaded(_vision_tower(config["name"], folder, size), weights, folder)
@@ -140,5 +140,5 @@ def _loaded(backbone: Backbone, weights: dict[str, Tensor], folder: Path) -> Bac
     try:
         backbone.load_state_dict(weights)
     except RuntimeError as error:
-        raise DiptychError(f"{folder}: the weights do not fit its vision backbone: {error}") from None
+        raise DiptychError(f"the weights do not fit its vision backbone: {error}", where=folder) from None
     return backbone

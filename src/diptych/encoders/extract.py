@@ -18,8 +18,8 @@ from diptych.common.progress import progress_bar
 from diptych.data.collection import DataProblem, Item, Regions
 from diptych.data.feature_file import FeatureSource
 from diptych.data.feature_writer import FeatureWriter
+from diptych.data.open_picture import open_with_size
 from diptych.encoders.backbones import Extractor, Size, load_backbone
-from diptych.encoders.preprocess import read_picture
 
 Precision = Literal["half", "single"]
 _DTYPES = {"half": torch.float16, "single": torch.float32}
@@ -42,7 +42,7 @@ def load_extractor(name: str, size: int | None = None, regions: int | None = Non
     if name not in NAMES and matcher_folder(name) is None and is_detector(name):
         return load_detector(name, size, regions).eval()
     if regions is not None:
-        raise DiptychError(f"{name}: a backbone's regions are its cells; a number of regions is for detectors")
+        raise DiptychError("a backbone's regions are its cells; a number of regions is for detectors", where=name)
     return load_backbone(name, size).eval()
 
 
@@ -142,12 +142,14 @@ class _Batch:
 
 
 def _prepare(extractor: Extractor, item: Item) -> tuple[Item, np.ndarray, Size] | DataProblem:
+    where = item.path or item.id
+    if item.open is None:
+        return DataProblem(where, "the data has no picture of it")
     try:
-        image, size = read_picture(item, extractor.size)
+        image, size = open_with_size(item.open, extractor.size)
         return item, extractor.prepare(image), size
     except DiptychError as error:
-        where = item.path or item.id
-        return DataProblem(where, str(error).removeprefix(f"{where}: "))
+        return DataProblem(where, error.within(where))
 
 
 @contextmanager

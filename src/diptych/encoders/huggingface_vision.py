@@ -44,7 +44,7 @@ class HuggingFaceBackbone(Backbone):
     def load(cls, name: str, size: int | None = None) -> "HuggingFaceBackbone":
         """With its weights, from a folder or the hub."""
         if is_detector(name):
-            raise DiptychError(f"{name}: a detector; its regions are features, but it is no backbone with a grid")
+            raise DiptychError("a detector; its regions are features, but it is no backbone with a grid", where=name)
         with from_hub(name):
             from transformers import AutoModel
 
@@ -71,7 +71,7 @@ class HuggingFaceBackbone(Backbone):
         """(n, 3, size, size) -> (n, cells, dim)."""
         if pixels.shape[-2:] != (self.size, self.size):
             given = "x".join(map(str, pixels.shape[-2:]))
-            raise DiptychError(f"{self.name}: built for {self.size}x{self.size} pixels, and was given {given}")
+            raise DiptychError(f"built for {self.size}x{self.size} pixels, and was given {given}", where=self.name)
         hidden: Tensor = self.model(pixel_values=pixels, **self._options).last_hidden_state
         if hidden.ndim == 4:
             return hidden.flatten(2).transpose(1, 2)
@@ -95,9 +95,9 @@ class HuggingFaceBackbone(Backbone):
             native = getattr(self.model.config, "image_size", None)
             hint = f"its own size is {native}" if native not in (None, self.size) else "it takes no plain pictures"
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DiptychError(f"{self.name}: does not work at {self.size} pixels, {hint}: {reason}") from None
+            raise DiptychError(f"does not work at {self.size} pixels, {hint}: {reason}", where=self.name) from None
         if hidden.ndim not in (3, 4):
-            raise DiptychError(f"{self.name}: gives {hidden.ndim}-dimensional features; expected a map or tokens")
+            raise DiptychError(f"gives {hidden.ndim}-dimensional features; expected a map or tokens", where=self.name)
         return hidden
 
     def _find_grid(self, hidden: Tensor) -> tuple[int, int]:
@@ -110,7 +110,7 @@ class HuggingFaceBackbone(Backbone):
         else:  # stages that merge patches: what is left is a square
             side = isqrt(tokens)
             if side * side != tokens:
-                raise DiptychError(f"{self.name}: {tokens} tokens are not a square grid of cells")
+                raise DiptychError(f"{tokens} tokens are not a square grid of cells", where=self.name)
         return (side, side)
 
 
@@ -120,18 +120,18 @@ def from_hub(name: str) -> Iterator[None]:
     try:
         import transformers
     except ImportError:
-        raise DiptychError(f"{name}: needs the package transformers; install diptych[hub]") from None
+        raise DiptychError("needs the package transformers; install diptych[hub]", where=name) from None
     transformers.utils.logging.disable_progress_bar()
     try:
         yield
     except ImportError as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), str(error))
-        raise DiptychError(f"{name}: needs a package that is not installed: {reason.strip()}") from None
+        raise DiptychError(f"needs a package that is not installed: {reason.strip()}", where=name) from None
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DiptychError(
-            f"{name}: neither a backbone of a package, a saved matcher nor a Hugging Face model that can be "
-            f"read: {reason}"
+            f"neither a backbone of a package, a saved matcher nor a Hugging Face model that can be read: {reason}",
+            where=name,
         ) from None
 
 
@@ -203,7 +203,7 @@ def _vision_tower(model: Any, name: str) -> Any:
     while isinstance(getattr(model, "vision_model", None), nn.Module):
         model = model.vision_model
     if getattr(model, "main_input_name", "pixel_values") != "pixel_values":
-        raise DiptychError(f"{name}: a {model.config.model_type} model does not take pictures")
+        raise DiptychError(f"a {model.config.model_type} model does not take pictures", where=name)
     return model
 
 

@@ -10,13 +10,8 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.common.errors import DiptychError
-from diptych.data.collection import Item
-from diptych.data.pictures import PictureFile, to_rgb
-
 Channels = tuple[float, float, float]
 _MODES: dict[int, str] = {Image.Resampling.BILINEAR: "bilinear", Image.Resampling.BICUBIC: "bicubic"}
-_ORIENTATION = 0x0112  # the EXIF tag; values from 5 on turn the picture on its side
 
 
 @dataclass(frozen=True)
@@ -91,34 +86,3 @@ def view_box(draws: Sequence[float], size: tuple[int, int]) -> tuple[tuple[int, 
     ratio, left, top, mirror = draws
     width, height = (max(1, round((0.6 + 0.4 * ratio) * side)) for side in size)
     return (int(left * (size[0] - width + 1)), int(top * (size[1] - height + 1)), width, height), mirror < 0.5
-
-
-def read_picture(item: Item, side: int) -> tuple[Image.Image, tuple[int, int]]:
-    """An item's picture in RGB, and the width and height of the whole of it.
-
-    A JPEG file that is at least four times `side` is decoded at a half, a quarter or an eighth of its size, never
-    below twice `side`: many times faster, and the resizing that follows still averages over every pixel.
-    """
-    if item.open is None:
-        raise DiptychError(f"{item.id}: the data has no picture of it")
-    if isinstance(item.open, PictureFile):
-        reduced = _read_reduced(item.open, side)
-        if reduced is not None:
-            return reduced
-    image = to_rgb(item.open())
-    return image, image.size
-
-
-def _read_reduced(file: PictureFile, side: int) -> tuple[Image.Image, tuple[int, int]] | None:
-    """None where the whole picture must be decoded, or where decoding failed and the usual way will say why."""
-    try:
-        with Image.open(file.path) as image:
-            if image.format != "JPEG" or min(image.size) < 4 * side:
-                return None
-            width, height = image.size
-            sideways = image.getexif().get(_ORIENTATION, 1) >= 5
-            image.draft(None, (2 * side, 2 * side))
-            upright = ImageOps.exif_transpose(image)
-            return to_rgb(upright), (height, width) if sideways else (width, height)
-    except Exception:  # Pillow's decoders raise all kinds on broken files
-        return None

@@ -98,7 +98,7 @@ class ResNet(Backbone):
         """(n, 3, size, size) -> (n, cells, dim)."""
         if pixels.shape[-2:] != (self.size, self.size):
             given = "x".join(map(str, pixels.shape[-2:]))
-            raise DiptychError(f"{self.name}: built for {self.size}x{self.size} pixels, and was given {given}")
+            raise DiptychError(f"built for {self.size}x{self.size} pixels, and was given {given}", where=self.name)
         x: Tensor = self.pool(self.bn1(self.conv1(pixels)).relu())
         for s in range(len(self.layout.depths)):
             x = self.get_submodule(f"layer{s + 1}")(x)

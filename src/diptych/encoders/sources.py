@@ -22,7 +22,7 @@ def package_folder(package: str, extra: str) -> Path:
 
 
 def shipped_folder(name: str) -> Path | None:
-    """The folder of a model that comes with Diptych (`default`, `default-reranker`), or None for any other name."""
+    """The folder of a model that comes with Diptych (`default`), or None for any other name."""
     folder = Path(str(files("diptych"))) / "shipped" / name
     return folder if name.replace("-", "").isalnum() and (folder / "config.json").is_file() else None
 

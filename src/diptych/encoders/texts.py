@@ -115,7 +115,7 @@ def load_text_backbone(name: str, assets: Path | None = None) -> Any:
         backbone = _architecture(folder / "text_backbone")
     _, unknown = backbone.load_state_dict(matcher_weights(folder, "text_encoder.backbone."), strict=False)
     if unknown:
-        raise DiptychError(f"{folder}: the weight {unknown[0]!r} does not fit its text backbone")
+        raise DiptychError(f"the weight {unknown[0]!r} does not fit its text backbone", where=folder)
     return backbone
 
 

@@ -171,7 +171,7 @@ class TextTower(nn.Module):
         ids = batch.ids.masked_fill(~batch.mask, self.pad_id)[:, :length]
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.frozen):
             if self.full_length is None:
-                output = self.backbone(input_ids=ids, attention_mask=batch.mask.to(torch.long))
+                output = self.backbone(input_ids=ids, attention_mask=batch.mask[:, :length].to(torch.long))
             else:
                 output = self.backbone(input_ids=F.pad(ids, (0, self.full_length - length), value=self.pad_id))
             states = output.last_hidden_state[:, :length]
@@ -206,10 +206,10 @@ def load_towers(name: str, assets: Path | None) -> tuple[Any, TowerPreprocess]:
         settings = read_processor(name)
         model: Any = AutoModel.from_pretrained(name, dtype=torch.float32).eval()
     if not all(isinstance(getattr(model, part, None), nn.Module) for part in ("vision_model", "text_model")):
-        raise DiptychError(f"{name}: a {model.config.model_type} model does not embed pictures and sentences")
+        raise DiptychError(f"a {model.config.model_type} model does not embed pictures and sentences", where=name)
     side = model.config.vision_config.image_size
     if not isinstance(side, int):
-        raise DiptychError(f"{name}: its pictures have no fixed size; such a model cannot be used")
+        raise DiptychError("its pictures have no fixed size; such a model cannot be used", where=name)
     family = HALVES if "siglip" in model.config.model_type else CLIP
     return model, TowerPreprocess.read(settings, side, family)
 
@@ -226,7 +226,7 @@ def joint_dimension(name: str) -> int:
         getattr(config, "vision_config", None), "hidden_size", None
     )
     if not isinstance(dim, int) or not hasattr(config, "text_config"):
-        raise DiptychError(f"{name}: a {config.model_type} model does not embed pictures and sentences")
+        raise DiptychError(f"a {config.model_type} model does not embed pictures and sentences", where=name)
     return dim
 
 

@@ -19,7 +19,7 @@ def read_word_vectors(source: str, vocabulary: list[str], dim: int) -> dict[int,
     vectors = _read_package(rows) if source == PACKAGED else _read_text(Path(source), rows, dim)
     wrong = next((v for v in vectors.values() if v.shape != (dim,)), None)
     if wrong is not None:
-        raise DiptychError(f"{source}: vectors have {wrong.shape[0]} dimensions; word_dim is {dim}")
+        raise DiptychError(f"vectors have {wrong.shape[0]} dimensions; word_dim is {dim}", where=source)
     return vectors
 
 
@@ -44,7 +44,7 @@ def _read_text(path: Path, rows: dict[str, int], dim: int) -> dict[int, np.ndarr
                     try:
                         vectors[rows[word]] = np.array(values, dtype=np.float32)
                     except ValueError:
-                        raise DiptychError(f"{path}: line {number}: expected a word and {dim} numbers") from None
+                        raise DiptychError(f"line {number}: expected a word and {dim} numbers", where=path) from None
     except FileNotFoundError:
-        raise DiptychError(f"{path}: no such file; expected word vectors") from None
+        raise DiptychError("no such file; expected word vectors", where=path) from None
     return vectors

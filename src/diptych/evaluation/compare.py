@@ -115,18 +115,19 @@ def _check_same_queries(evaluations: Mapping[str, Evaluation]) -> None:
     (first, base), *others = evaluations.items()
     for name, other in others:
         if other.protocol != base.protocol:
-            raise DiptychError(f"{name}: was evaluated with {other.protocol}, but {first} with {base.protocol}")
+            raise DiptychError(f"was evaluated with {other.protocol}, but {first} with {base.protocol}", where=name)
         if (other.images, other.sentences) != (base.images, base.sentences):
             raise DiptychError(
-                f"{name}: was evaluated on {other.images} pictures and {other.sentences} sentences, "
-                f"but {first} on {base.images} and {base.sentences}"
+                f"was evaluated on {other.images} pictures and {other.sentences} sentences, "
+                f"but {first} on {base.images} and {base.sentences}",
+                where=name,
             )
         for key in ("image_ids", "sentence_ids", "i2t/query", "t2i/query", "i2t/owner", "t2i/owner"):
             here, there = other.per_query.get(key), base.per_query.get(key)
             if (here is None) != (there is None) or (
                 here is not None and there is not None and not np.array_equal(here, there)
             ):
-                raise DiptychError(f"{name}: was not evaluated on the same queries as {first}: {key} differ")
+                raise DiptychError(f"was not evaluated on the same queries as {first}: {key} differ", where=name)
 
 
 def _parts(result: Evaluation, units: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -65,13 +65,14 @@ def gallery(
         positions = {number: i for i, number in enumerate(numbers) if number in expected}
         if len(positions) != sum(number in expected for number in numbers):
             twice = next(n for i, n in enumerate(numbers) if n in expected and positions[n] != i)
-            raise DiptychError(f"{protocol}: the {what} with COCO id {twice} comes twice")
+            raise DiptychError(f"the {what} with COCO id {twice} comes twice", where=protocol)
         missing = expected - positions.keys()
         if missing:
             example = f"; the first {what} here has id {ids[0]!r}" if len(ids) else ""
             raise DiptychError(
-                f"{protocol}: {len(missing)} of the {len(expected):,} test {what}s are not in the data, such as "
-                f"COCO id {min(missing)}; expected COCO's whole Karpathy test split with COCO's ids{example}"
+                f"{len(missing)} of the {len(expected):,} test {what}s are not in the data, such as "
+                f"COCO id {min(missing)}; expected COCO's whole Karpathy test split with COCO's ids{example}",
+                where=protocol,
             )
         sides.append({number: position for number, position in positions.items() if number is not None})
     return sides[0], sides[1]

@@ -14,7 +14,7 @@ def encode_collection(matcher: Matcher, collection: Collection, batch_size: int 
     texts, _ = collection.captions()
     if not collection.items or not texts:
         raise DiptychError(
-            f"{collection.name}: expected pictures with sentences, found {len(collection)} and {len(texts)}"
+            f"expected pictures with sentences, found {len(collection)} and {len(texts)}", where=collection.name
         )
     images, sentences = [], []
     with progress_bar() as bar:
@@ -34,16 +34,18 @@ def encode_collection(matcher: Matcher, collection: Collection, batch_size: int 
 def _pictures(matcher: Matcher, collection: Collection, items: Sequence[Item]) -> Pictures:
     """Local features where the matcher takes them and the collection has them, else the decoded pictures."""
     if collection.features is not None and matcher.takes_features:
-        found = []
+        rows = []
         for item in items:
             if item.row is None:
-                raise DiptychError(f"{collection.name}: picture {item.id} has no features")
-            found.append(collection.features[item.row])
-        return found
+                raise DiptychError(f"picture {item.id} has no features", where=collection.name)
+            rows.append(collection.features[item.row])
+        return rows
     pictures = []
     for item in items:
         if item.open is None:
             wanted = "features" if matcher.takes_features else "a picture file"
-            raise DiptychError(f"{collection.name}: picture {item.id} comes without {wanted}, which this matcher needs")
+            raise DiptychError(
+                f"picture {item.id} comes without {wanted}, which this matcher needs", where=collection.name
+            )
         pictures.append(item.open)
     return pictures

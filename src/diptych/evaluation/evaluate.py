@@ -43,7 +43,7 @@ def evaluate_scores(
         try:
             scores = np.load(scores, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise DiptychError(f"{scores}: expected an .npy file of scores: {error}") from None
+            raise DiptychError(f"expected an .npy file of scores: {error}", where=scores) from None
     source: ScoreSource
     if isinstance(scores, Iterable) and not isinstance(scores, Tensor | np.ndarray | list | tuple):
         if owners is None:

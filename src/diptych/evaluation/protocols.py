@@ -68,13 +68,18 @@ def evaluate_source(
         raise DiptychError(f"owners: expected one for each of {sentences} sentences, got {len(owners)}")
     for name, ids, size in (("image_ids", image_ids, images), ("sentence_ids", sentence_ids, sentences)):
         if ids is not None and len(ids) != size:
-            raise DiptychError(f"{name}: expected {size}, got {len(ids)}")
+            raise DiptychError(f"expected {size}, got {len(ids)}", where=name)
+    notes: tuple[str, ...] = ()
     if protocol in ("eccv", "cxc"):
         if image_ids is None or sentence_ids is None:
-            raise DiptychError(f"{protocol}: needs image_ids and sentence_ids, which tie scores to COCO's captions")
+            raise DiptychError("needs image_ids and sentence_ids, which tie scores to COCO's captions", where=protocol)
         figures, ranges, per_query = _annotated(source, owners, protocol, image_ids, sentence_ids)
     elif protocol == "coco-1k":
         figures, ranges, per_query = _folds(source, owners, fold)
+        if rest := images % fold:
+            count = images // fold
+            folds = f"{count} fold{'s' if count > 1 else ''} of {fold:,} pictures"
+            notes = (f"coco-1k took {folds}: the last {rest:,} of {images:,} pictures were left out",)
     else:
         ranks = count_ranks(source, Positives.from_owners(owners, images))
         figures, ranges = with_ranges([ranks])
@@ -90,6 +95,7 @@ def evaluate_source(
         images=images,
         sentences=sentences,
         per_query=per_query,
+        notes=notes,
     )
 
 
@@ -106,17 +112,20 @@ def rank_results(i2t: Ranks, t2i: Ranks, owners: np.ndarray) -> PerQuery:
 
 
 def _folds(source: ScoreSource, owners: np.ndarray, fold: int) -> tuple[Figures, Ranges, PerQuery]:
-    """Each fold of consecutive pictures meets its own sentences only; the figures are the folds' means."""
+    """Each fold of consecutive pictures meets its own sentences only; the figures are the folds' means.
+
+    Of COCO's 5,000 test pictures some may be missing; what does not fill a fold is left out.
+    """
     images = source.shape[0]
-    if images % fold:
+    count = images // fold
+    if not count:
         raise DiptychError(
             f"coco-1k: {images} pictures cannot be cut into folds of {fold:,}; "
-            "expected a multiple, such as the 5,000 of COCO's Karpathy test split"
+            "expected one at least, such as the five of COCO's Karpathy test split"
         )
-    count = images // fold
     folds: list[tuple[Ranks, Ranks]] = []
     results: list[PerQuery] = []
-    for start in range(0, images, fold):
+    for start in range(0, count * fold, fold):
         rows = np.arange(start, start + fold)
         columns = np.flatnonzero((owners >= start) & (owners < start + fold))
         if not len(columns):

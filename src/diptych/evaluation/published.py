@@ -76,10 +76,10 @@ class PublishedTable:
             if label in (row.method, row.label) and (protocol is None or row.protocol == protocol)
         ]
         if not fitting:
-            raise DiptychError(f"{self.id}: no row {label!r}; {nearest(label, [row.label for row in self.rows])}")
+            raise DiptychError(f"no row {label!r}; {nearest(label, [row.label for row in self.rows])}", where=self.id)
         if len({row.label for row in fitting}) > 1 or len({row.protocol for row in fitting}) > 1:
             choices = ", ".join(f"{row.label} [{row.protocol}]" for row in fitting)
-            raise DiptychError(f"{self.id}: {label!r} fits several rows: {choices}")
+            raise DiptychError(f"{label!r} fits several rows: {choices}", where=self.id)
         return fitting[0]
 
 
@@ -125,5 +125,5 @@ def published(id: str) -> PublishedTable:
     """A table by its id, such as `camp/table-3` or `vse-infinity/table-4`."""
     tables = published_tables()
     if id not in tables:
-        raise DiptychError(f"{id}: no such published table; {nearest(id, list(tables))}")
+        raise DiptychError(f"no such published table; {nearest(id, list(tables))}", where=id)
     return tables[id]

@@ -43,7 +43,7 @@ class Evaluation:
         for key in (name, prefixed(self.protocol, name)):
             if key in self.figures:
                 return self.figures[key]
-        raise DiptychError(f"{name}: no such figure; {nearest(name, list(self.figures))}")
+        raise DiptychError(f"no such figure; {nearest(name, list(self.figures))}", where=name)
 
     def described(self, *, model: str = "", data: str = "", split: str = "", notes: Sequence[str] = ()) -> "Evaluation":
         """The same result, saying what was evaluated on what."""
@@ -87,15 +87,15 @@ class Evaluation:
         """Read what `save` wrote."""
         tree = read_json(path)
         if not isinstance(tree, dict) or tree.get("format") != FORMAT:
-            raise DiptychError(f"{path}: format: expected {FORMAT!r}")
+            raise DiptychError(f"format: expected {FORMAT!r}", where=path)
         beside = path.with_suffix(".npz")
         try:
             with np.load(beside, allow_pickle=False) as file:
                 per_query = {key: file[key] for key in file.files}
         except (OSError, ValueError, BadZipFile) as error:
-            raise DiptychError(
-                f"{beside}: expected the per-query results that belong to {path.name}: {error}"
-            ) from None
+            reason = getattr(error, "strerror", None) or error
+            what = f"expected the per-query results that belong to {path.name}: {reason}"
+            raise DiptychError(what, where=beside) from None
         return Evaluation(
             protocol=tree["protocol"],
             figures=tree["figures"],

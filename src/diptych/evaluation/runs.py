@@ -14,7 +14,7 @@ def model_folder(run: str | Path) -> str | Path:
     for candidate in (folder / "best", folder):
         if (candidate / "config.json").is_file():
             return candidate
-    raise DiptychError(f"{run}: expected a run with best/config.json, or a model folder with config.json")
+    raise DiptychError("expected a run with best/config.json, or a model folder with config.json", where=run)
 
 
 def evaluations_folder(run: str | Path) -> Path | None:
@@ -41,10 +41,10 @@ def saved_evaluations(run: str | Path) -> dict[str, Path]:
         return {path.stem: path}
     folder = evaluations_folder(run)
     if folder is None:
-        raise DiptychError(f"{run}: no such run")
+        raise DiptychError("no such run", where=run)
     files = {file.stem: file for file in sorted(folder.glob("*.json"))}
     if not files:
-        raise DiptychError(f"{run}: holds no evaluations; run `diptych evaluate {run}` first")
+        raise DiptychError(f"holds no evaluations; run `diptych evaluate {run}` first", where=run)
     return files
 
 
@@ -57,7 +57,8 @@ def load_evaluations(runs: list[str], protocol: str | None = None, split: str | 
         if not fitting:
             has = ", ".join(f"{each.protocol} on {each.split or 'all'}" for each in loaded)
             raise DiptychError(
-                f"{run}: has no evaluation with {protocol or 'any protocol'} on {split or 'any split'}; it has {has}"
+                f"has no evaluation with {protocol or 'any protocol'} on {split or 'any split'}; it has {has}",
+                where=run,
             )
         choices.append({(each.protocol, each.split): each for each in fitting})
     if all(len(each) == 1 for each in choices):

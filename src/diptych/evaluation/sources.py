@@ -296,21 +296,21 @@ def read_vectors(source: Any, what: str) -> Tensor:
     """Vectors (n, d) from a tensor, an array, a `Kept` with one vector an item, or an .npy file, as float32."""
     if isinstance(source, Kept):
         if source.vectors.shape[1] != 1:
-            raise DiptychError(f"{what}: expected one vector an item, got {source.vectors.shape[1]}")
+            raise DiptychError(f"expected one vector an item, got {source.vectors.shape[1]}", where=what)
         source = source.vectors[:, 0]
     if isinstance(source, str | Path):
         try:
             source = np.load(source, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise DiptychError(f"{source}: {what}: expected an .npy file of vectors: {error}") from None
+            raise DiptychError(f"{what}: expected an .npy file of vectors: {error}", where=source) from None
     if isinstance(source, Tensor):
         tensor = source.detach()
     else:
         array = np.asarray(source)
         if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
-            raise DiptychError(f"{what}: expected numbers, got {array.dtype}")
+            raise DiptychError(f"expected numbers, got {array.dtype}", where=what)
         ready = array.dtype == np.float32 and array.flags.writeable
         tensor = torch.from_numpy(array if ready else array.astype(np.float32))
     if tensor.ndim != 2:
-        raise DiptychError(f"{what}: expected vectors (n, d), got shape {tuple(tensor.shape)}")
+        raise DiptychError(f"expected vectors (n, d), got shape {tuple(tensor.shape)}", where=what)
     return tensor.float()

@@ -122,7 +122,7 @@ def evaluation_table(
         if not theirs:
             protocols = sorted({row.protocol for row in beside.rows if row.protocol})
             what = f"has rows for {', '.join(protocols)}" if protocols else "has no rows for any protocol"
-            raise DiptychError(f"{beside.id}: {what}; expected {first.protocol}")
+            raise DiptychError(f"{what}; expected {first.protocol}", where=beside.id)
         printed = {key for row in theirs for key, value in row.values.items() if value is not None}
         keys = [key for key in keys if key in printed]
         records += [{"method": row.label, "source": beside.id, **row.values} for row in theirs]

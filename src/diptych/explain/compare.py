@@ -9,11 +9,12 @@ from PIL import Image, ImageDraw
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
+from diptych.data.open_picture import Picture
 from diptych.explain.draw import FAINT, INK, PAPER, font, over_picture, shaded_words, shades
 from diptych.explain.explain import explain
 from diptych.explain.explanation import Explanation
 from diptych.explain.sheet import CAPTIONS, GAP, MARGIN, wrapped
-from diptych.matchers.base import Matcher, Picture
+from diptych.matchers.base import Matcher
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
-from diptych.explain.explanation import Explanation, Shown
+from diptych.data.open_picture import Picture
+from diptych.explain.explanation import Explanation, ShownArray
 from diptych.explain.leave_one_out import leave_one_out
 from diptych.explain.seen import see
 from diptych.explain.words import Word, mean_words, sentence_words, sum_words
-from diptych.matchers.base import Matcher, Picture, View
+from diptych.matchers.base import Matcher, View
 
 NEAREST = 3
 
@@ -64,7 +65,7 @@ def explain(
     )
 
 
-def _of_words(views: Mapping[str, View], words: Sequence[Word]) -> dict[str, Shown]:
+def _of_words(views: Mapping[str, View], words: Sequence[Word]) -> dict[str, ShownArray]:
     """What is seen of the only pair, its tokens put together to words."""
     shown = {}
     for name, view in views.items():
@@ -72,7 +73,7 @@ def _of_words(views: Mapping[str, View], words: Sequence[Word]) -> dict[str, Sho
         for axis, over in enumerate(view.axes):
             if over == "words":
                 values = (sum_words if view.pieces == "sum" else mean_words)(values, words, axis)
-        shown[name] = Shown(values, view.axes)
+        shown[name] = ShownArray(values, view.axes)
     return shown
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ShownArray:
     """One array of an explanation, float32, and what each of its dimensions runs over."""
 
     values: np.ndarray
@@ -46,7 +46,7 @@ class Explanation:
     boxes: np.ndarray | None = None
     size: tuple[int, int] | None = None
     grid: tuple[int, int] | None = None
-    shown: dict[str, Shown] = field(default_factory=dict)
+    shown: dict[str, ShownArray] = field(default_factory=dict)
     prefers: tuple[str, ...] = ("word_to_region", "region_to_word", "together")
     nearest: tuple[tuple[tuple[str, float], ...], ...] = ()
 

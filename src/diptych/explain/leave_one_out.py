@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diptych.data.batches import Pixels, Tokens
 from diptych.encoders.encoded import Encoded
-from diptych.explain.explanation import Shown
+from diptych.explain.explanation import ShownArray
 from diptych.explain.seen import Seen, hide_cells
 from diptych.explain.words import Word
 from diptych.matchers.base import Matcher
@@ -31,12 +31,12 @@ class LeftOut:
     region_drop: np.ndarray | None
     together: np.ndarray | None
 
-    def shown(self) -> dict[str, Shown]:
+    def shown(self) -> dict[str, ShownArray]:
         """As parts of an explanation."""
-        shown = {"word_drop": Shown(self.word_drop, ("words",))}
+        shown = {"word_drop": ShownArray(self.word_drop, ("words",))}
         if self.region_drop is not None and self.together is not None:
-            shown["region_drop"] = Shown(self.region_drop, ("regions",))
-            shown["together"] = Shown(self.together, ("words", "regions"))
+            shown["region_drop"] = ShownArray(self.region_drop, ("regions",))
+            shown["together"] = ShownArray(self.together, ("words", "regions"))
         return shown
 
 

@@ -9,7 +9,8 @@ from diptych.common.errors import DiptychError
 from diptych.data.batches import ImageBatch, Pixels, pad_regions
 from diptych.data.collection import Regions
 from diptych.data.feature_file import cell_boxes
-from diptych.matchers.base import Matcher, Picture, open_picture
+from diptych.data.open_picture import Picture, open_picture
+from diptych.matchers.base import Matcher
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
 from diptych.common.config import to_tree
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json, write_text, written_aside
 from diptych.data.batches import ImageBatch, LocalFeatures, Pixels, Tokens, pad_regions
-from diptych.data.collection import Open, Regions
-from diptych.data.pictures import decode, to_rgb, upright
+from diptych.data.collection import Regions
+from diptych.data.open_picture import Picture, open_with_size
 from diptych.data.tokens import Tokenizer, encode
 from diptych.encoders.backbones import Extractor, Preprocess
 from diptych.encoders.encoded import Encoded, l2
@@ -36,7 +35,6 @@ from diptych.matchers.kept import Kept
 from diptych.matchers.layout import Layout as Layout
 from diptych.matchers.view import View as View
 
-Picture = Image.Image | str | Path | Open
 Sides = tuple[Encoded, Encoded]  # pictures, sentences
 Pictures = ImageBatch | Sequence[Picture] | Sequence[Regions] | Sequence[np.ndarray]
 
@@ -235,8 +233,8 @@ class Matcher(nn.Module, ABC):
         extractor = self.extractor()
 
         def prepare(picture: Picture) -> tuple[np.ndarray, tuple[int, int]]:
-            image = open_picture(picture)
-            return extractor.prepare(image), image.size
+            image, size = open_with_size(picture)
+            return extractor.prepare(image), size
 
         # Decoding and resizing let go of the interpreter's lock, so threads share the work.
         with ThreadPoolExecutor(min(len(chosen), os.cpu_count() or 1)) as threads:
@@ -293,12 +291,3 @@ class Matcher(nn.Module, ABC):
         with TemporaryDirectory() as folder:
             self.save_pretrained(folder, card)
             return str(api.upload_folder(repo_id=repository, folder_path=folder))
-
-
-def open_picture(picture: Picture) -> Image.Image:
-    """A picture as a PIL image in RGB, turned as its EXIF says."""
-    if isinstance(picture, str | Path):
-        return decode(Path(picture), str(picture))
-    if callable(picture):
-        picture = picture()
-    return to_rgb(upright(picture))

@@ -10,7 +10,7 @@ from diptych.common.errors import DiptychError, nearest
 from diptych.data.tokens import Tokenizer, WordTokenizer, load_pieces, load_tokenizer
 from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.sources import MATCHER_FORMAT, shipped_folder, text_source
-from diptych.encoders.texts import TextConfig, TransformerConfig
+from diptych.encoders.texts import GRUConfig, TextConfig, TransformerConfig
 from diptych.encoders.towers import TowerConfig, is_hugging_face, token_limit
 from diptych.matchers.base import Matcher
 from diptych.matchers.camp import CAMP, CAMPConfig
@@ -41,9 +41,14 @@ def parse_matcher_config(tree: Tree, where: str) -> MatcherConfig:
     """The config that a tree's `kind` names."""
     kind = tree.get("kind")
     if kind not in MATCHERS:
-        raise DiptychError(f"{where}: kind: {kind!r} is no matcher; {nearest(str(kind), list(MATCHERS))}")
+        raise DiptychError(f"kind: {kind!r} is no matcher; {nearest(str(kind), list(MATCHERS))}", where=where)
     config: MatcherConfig = parse(MATCHERS[kind][0], tree, where)
     return config
+
+
+def needs_vocabulary(config: TextConfig) -> bool:
+    """Whether a text encoder reads words, which are counted in the captions; others bring their own pieces."""
+    return isinstance(config, GRUConfig)
 
 
 def build_tokenizer(config: TextConfig, vocabulary: Vocabulary | None) -> Tokenizer:
@@ -76,7 +81,7 @@ def load_matcher(source: str | Path) -> Matcher:
         folder = _download(str(source))
     tree = read_json(folder / "config.json")
     if not isinstance(tree, dict) or tree.get("format") != MATCHER_FORMAT:
-        raise DiptychError(f"{folder / 'config.json'}: format: expected {MATCHER_FORMAT!r}")
+        raise DiptychError(f"format: expected {MATCHER_FORMAT!r}", where=folder / "config.json")
     config = parse_matcher_config(tree["matcher"], f"{folder / 'config.json'}: matcher")
     limit = config.text.limit
     if isinstance(config.text, TowerConfig):
@@ -89,33 +94,38 @@ def load_matcher(source: str | Path) -> Matcher:
 def load_weights(matcher: Matcher, path: Path) -> None:
     """Load weights strictly: a missing, left-over or misshapen one is an error that names it."""
     if not path.is_file():
-        raise DiptychError(f"{path}: no such file; expected the matcher's weights")
+        raise DiptychError("no such file; expected the matcher's weights", where=path)
     try:
         tensors = load_file(path)
     except Exception as error:
-        raise DiptychError(f"{path}: not a readable safetensors file: {error}") from None
+        raise DiptychError(f"not a readable safetensors file: {error}", where=path) from None
     expected = {n: t for n, t in matcher.state_dict().items() if not n.startswith(matcher.external)}
     for name, tensor in expected.items():
         if name not in tensors:
-            raise DiptychError(f"{path}: the weight {name!r} is missing")
+            raise DiptychError(f"the weight {name!r} is missing", where=path)
         if tensors[name].shape != tensor.shape:
             raise DiptychError(
-                f"{path}: the weight {name!r} has shape {tuple(tensors[name].shape)}; expected {tuple(tensor.shape)}"
+                f"the weight {name!r} has shape {tuple(tensors[name].shape)}; expected {tuple(tensor.shape)}",
+                where=path,
             )
     extra = sorted(tensors.keys() - expected.keys())
     if extra:
-        raise DiptychError(f"{path}: the weight {extra[0]!r} is left over: this matcher has no such part")
+        raise DiptychError(f"the weight {extra[0]!r} is left over: this matcher has no such part", where=path)
     matcher.load_state_dict(tensors, strict=False)  # every name was checked above
 
 
 def _download(name: str) -> Path:
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise DiptychError(f"{name}: no such folder; expected one that save_pretrained wrote, or a hub name")
+        raise DiptychError(
+            "no such folder or model; expected `default`, a run, a folder that save_pretrained wrote, or the name of a "
+            "matcher, a CLIP or a SigLIP model on the Hugging Face hub",
+            where=name,
+        )
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise DiptychError(f"{name}: no such folder; to load from the hub install diptych[hub]") from None
+        raise DiptychError("no such folder; to load from the hub install diptych[hub]", where=name) from None
     try:
         return Path(snapshot_download(name))
     except Exception as error:
-        raise DiptychError(f"{name}: no such folder, and the hub did not give it: {error}") from None
+        raise DiptychError(f"no such folder, and the hub did not give it: {error}", where=name) from None

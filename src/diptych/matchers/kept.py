@@ -116,5 +116,5 @@ class Kept:
             names = set(file.keys())
             expected = {f.name for f in fields(cls)}
             if names != expected:
-                raise DiptychError(f"{path}: holds {sorted(names)}; expected {sorted(expected)}")
+                raise DiptychError(f"holds {sorted(names)}; expected {sorted(expected)}", where=path)
             return cls(**{name: file.get_tensor(name) for name in names})

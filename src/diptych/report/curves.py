@@ -10,7 +10,7 @@ from diptych.report.axes import Axis, axis
 from diptych.report.chart import Numbers
 from diptych.report.charts import Line, line_chart
 from diptych.report.parts import Section, section
-from diptych.report.run_folder import Log, RunFolder
+from diptych.report.run_folder import RunFolder, RunLog
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -50,7 +50,7 @@ def binned(steps: Sequence[int], values: Sequence[float], bins: int = BINS) -> l
     return stretches
 
 
-def _step_charts(log: Log) -> "list[Markup]":
+def _step_charts(log: RunLog) -> "list[Markup]":
     if not log.steps:
         return []
     rows = binned(log.steps, log.losses)
@@ -87,7 +87,7 @@ def _changes(steps: Sequence[int], values: Sequence[float]) -> list[tuple[int, f
     return [(steps[i], values[i]) for i in kept]
 
 
-def _validation_charts(log: Log) -> "list[Markup]":
+def _validation_charts(log: RunLog) -> "list[Markup]":
     told = [(epoch, figures) for epoch, figures in log.validations if "rsum" in figures]
     if not told:
         return []

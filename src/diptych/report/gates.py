@@ -25,8 +25,8 @@ class Gates:
 
     def counts(self, side: str) -> dict[str, np.ndarray]:
         """How many gates fall into each of 20 equal parts from 0 to 1: (20,) int64 by kind of pair."""
-        found = self.regions if side == "regions" else self.words
-        return {kind: np.histogram(values, bins=BINS, range=(0, 1))[0] for kind, values in found.items()}
+        gates = self.regions if side == "regions" else self.words
+        return {kind: np.histogram(values, bins=BINS, range=(0, 1))[0] for kind, values in gates.items()}
 
 
 def gate_pairs(subject: Subject, seed: int = 0, most: int = PAIRS) -> dict[str, list[tuple[int, int]]]:

@@ -9,8 +9,8 @@ from PIL import Image
 from diptych.common.errors import DiptychError
 from diptych.common.pages import render
 from diptych.data.collection import Item
+from diptych.data.open_picture import open_picture
 from diptych.explain.html import data_uri
-from diptych.matchers.base import open_picture
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -62,8 +62,7 @@ def _thumbnail(item: Item) -> Thumbnail:
         try:
             picture = open_picture(item.open)
         except DiptychError as error:
-            # Its words begin with where the file is, which is nobody else's business.
-            why = str(error).rsplit(": ", 1)[-1]
+            why = error.what  # where the file is, is nobody else's business
         else:
             picture.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
             return Thumbnail(data_uri(picture), item.id, first)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from diptych import __version__
+from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError, nearest
 from diptych.common.files import write_text
 from diptych.common.pages import render
@@ -69,7 +70,7 @@ class Report:
         try:
             write_text(path, self.html)
         except OSError as error:
-            raise DiptychError(f"{path}: the report cannot be written there: {error.strerror}") from None
+            raise DiptychError(f"the report cannot be written there: {error.strerror}", where=path) from None
 
 
 def make_report(
@@ -82,18 +83,10 @@ def make_report(
     folder, given = read_run(run), given or Given()
     if given.collection is None and given.split not in (None, *SPLITS):
         raise DiptychError(f"split: {given.split!r} does not exist; {nearest(given.split or '', list(SPLITS))}")
-    where = _device(device)
+    where = pick_device(device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return _Maker(folder, given, pictures, seed, where).make()
-
-
-def _device(name: str | None) -> torch.device:
-    chosen = name or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=chosen).device
-    except (RuntimeError, AssertionError) as error:
-        raise DiptychError(f"device: {chosen!r} cannot be used: {str(error).splitlines()[0]}") from None
 
 
 class _Maker:
@@ -140,7 +133,7 @@ class _Maker:
         try:
             return make()
         except DiptychError as error:
-            told = str(error).replace(f"{self.run.path}/", "").rstrip(".")
+            told = error.within(self.run.path).rstrip(".")
             self.notes.append(f"Left out: {what}. The reason: {told}.")
             return None
 

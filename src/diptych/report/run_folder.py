@@ -14,7 +14,7 @@ from diptych.training.recipe import Recipe, load_run_recipe
 
 
 @dataclass(frozen=True)
-class Log:
+class RunLog:
     """What metrics.jsonl holds.
 
     steps, losses, rates: one an optimiser step; validations: (epoch from 1, figures) of each evaluation
@@ -46,7 +46,7 @@ class RunFolder:
 
     path: Path
     recipe: Recipe
-    log: Log
+    log: RunLog
     position: Position | None
     model: Path | None
     evaluations: dict[str, Evaluation]
@@ -87,10 +87,12 @@ class RunFolder:
 def read_run(path: Path) -> RunFolder:
     """Read a run folder; anything else is an error that says what a run has."""
     if not path.is_dir():
-        raise DiptychError(f"{path}: no such run; expected a folder that `diptych train` wrote")
+        raise DiptychError("no such run; expected a folder that `diptych train` wrote", where=path)
     if not (path / "recipe.json").is_file():
         what = "a model folder" if (path / "config.json").is_file() else "a folder"
-        raise DiptychError(f"{path}: is {what} without recipe.json; expected a run folder that `diptych train` wrote")
+        raise DiptychError(
+            f"is {what} without recipe.json; expected a run folder that `diptych train` wrote", where=path
+        )
     problems: list[str] = []
     recipe = load_run_recipe(path)
     position = None
@@ -98,25 +100,22 @@ def read_run(path: Path) -> RunFolder:
         try:
             position = parse(Position, read_json(path / "last" / "position.json"), "last/position.json")
         except DiptychError as error:
-            problems.append(f"How far the run came cannot be read: {_without(path, error)}.")
+            problems.append(f"How far the run came cannot be read: {error.within(path).rstrip('.')}.")
     model = next((path / name for name in ("best", "last") if (path / name / "config.json").is_file()), None)
     evaluations = {}
     for file in sorted((path / "evaluations").glob("*.json")):
         try:
             evaluations[file.stem] = Evaluation.load(file)
-        except (DiptychError, KeyError, TypeError, ValueError) as error:
-            problems.append(f"The evaluation {file.stem} cannot be read: {_without(path, error)}.")
+        except DiptychError as error:
+            problems.append(f"The evaluation {file.stem} cannot be read: {error.within(path).rstrip('.')}.")
+        except (KeyError, TypeError, ValueError) as error:
+            problems.append(f"The evaluation {file.stem} cannot be read: {error}.")
     return RunFolder(path, recipe, read_log(path / "metrics.jsonl"), position, model, evaluations, tuple(problems))
 
 
-def _without(path: Path, error: Exception) -> str:
-    """An error's words without the folder of this machine."""
-    return str(error).replace(f"{path}/", "").rstrip(".")
-
-
-def read_log(path: Path) -> Log:
+def read_log(path: Path) -> RunLog:
     """Read metrics.jsonl; an empty log where there is none, and lines that a kill cut off are only counted."""
-    log = Log()
+    log = RunLog()
     unreadable = 0
     if not path.is_file():
         return log
@@ -136,4 +135,4 @@ def read_log(path: Path) -> Log:
                 log.steps.append(step)
                 log.losses.append(loss)
                 log.rates.append(rate)
-    return Log(log.steps, log.losses, log.rates, log.validations, unreadable)
+    return RunLog(log.steps, log.losses, log.rates, log.validations, unreadable)

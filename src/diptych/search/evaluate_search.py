@@ -202,14 +202,14 @@ def evaluate_index(
     """The figures of the index at an address, with the sentences of a text file or its own."""
     with Index.open(address, device=device) as index:
         if not len(index):
-            raise DiptychError(f"{address}: the index is empty; fill it with `diptych index FOLDER`")
+            raise DiptychError("the index is empty; fill it with `diptych index FOLDER`", where=address)
         if queries is None:
             asked = own_queries(index)
         else:
             try:
                 lines = queries.read_text(encoding="utf-8").splitlines()
             except (OSError, UnicodeDecodeError) as error:
-                raise DiptychError(f"{queries}: cannot be read as lines of sentences: {error}") from None
+                raise DiptychError(f"cannot be read as lines of sentences: {error}", where=queries) from None
             asked = QuerySet([line.strip() for line in lines if line.strip()])
         return evaluate_search(index, asked, top, rerank)
 

@@ -15,10 +15,12 @@ from diptych.search.asking.query import Asked, as_query
 from diptych.search.asking.results import RankedResults
 from diptych.search.filling.metadata import read_metadata
 from diptych.search.filling.new_entry import NewEntry, Outcome, held_picture, held_sentence
+from diptych.search.filling.plan import WHOLE
 from diptych.search.filling.sync import Embed, SyncReport, Writer, sync
 from diptych.search.filling.walk import Choice, What, roots_of
 from diptych.search.models.index_model import DEFAULT_MODEL, IndexModel, locals_of
 from diptych.search.stores.address import open_store
+from diptych.search.stores.keys import file_of
 from diptych.search.stores.store import Condition, Kind, Layout, Store, Value
 
 if TYPE_CHECKING:  # these need torch, which a run that finds nothing new does not
@@ -80,7 +82,7 @@ class Index:
         index = cls(store, device)
         if not index._model.known:
             store.close()
-            raise DiptychError(f"{store.address}: the index was never filled; run `diptych index` again")
+            raise DiptychError("the index was never filled; run `diptych index` again", where=store.address)
         return index
 
     @property
@@ -116,11 +118,14 @@ class Index:
         batch_size: int | None = None,
         workers: int | None = None,
         embed: Embed | None = None,
+        delete: bool = False,
     ) -> SyncReport:
         """Bring the index in step with folders and files: new, changed, moved and deleted ones are noticed.
 
         metadata: columns for pictures by absolute path, or a csv, jsonl or parquet file with a column of paths
         embed: embeds in place of the index's own model, as processes on several machines do
+        delete: where all or most of a folder is gone, delete its entries too; else they stay, and the report's
+        `missing` says so, since a disk may only not be mounted
         """
         if not paths:
             raise DiptychError("expected at least one folder or file to index")
@@ -136,6 +141,7 @@ class Index:
             lambda: embed or self.local_embed(batch_size, workers),
             choice,
             columns,
+            delete,
         )
         if report.added or report.changed:
             self.prepare()
@@ -182,7 +188,22 @@ class Index:
 
     def delete(self, keys: Sequence[str]) -> int:
         """Remove entries; how many were there."""
+        if isinstance(keys, str):  # it is a sequence too, of its letters
+            raise DiptychError(f"keys: expected several keys, got the text {keys!r}; one key is given as [{keys!r}]")
         return self.store.delete(keys)
+
+    def check(self, *, delete: bool = False) -> tuple[str, ...]:
+        """Read everything, and tell the keys of entries whose vectors are not as they were written.
+
+        delete: take them out, so that the next `sync` embeds them again
+        """
+        damaged = tuple(self.store.damaged())
+        if damaged and delete:
+            self.store.delete(damaged)
+            # A file of several entries is looked into again only where not all of them are known to be there.
+            files = {file_of(key) for key in damaged} - set(damaged)
+            self.store.set_properties({WHOLE + file: "" for file in files})
+        return damaged
 
     def prepare(self) -> None:
         """Make later searches quick, and work out the background that confidences stand against."""

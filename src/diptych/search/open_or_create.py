@@ -31,10 +31,12 @@ def open_or_create(
     if named is not None and named != index.model and f"{named}/best" != index.model:
         known = index.model or ELSEWHERE
         index.close()
-        raise DiptychError(f"{address}: made with {known!r}, not {named!r}; index into another file with --index")
+        raise DiptychError(f"made with {known!r}, not {named!r}; index into another file with --index", where=address)
     if keep_locals is not None and (index.kept_locals is None or not index.kept_locals.same(locals_of(keep_locals))):
         index.close()
-        raise DiptychError(f"{address}: made without what {keep_locals} needs; index into another file with --index")
+        raise DiptychError(
+            f"made without what {keep_locals} needs; index into another file with --index", where=address
+        )
     return index
 
 

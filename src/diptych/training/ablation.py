@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError, nearest
 from diptych.evaluation.evaluate import evaluate_matcher
 from diptych.evaluation.figures import RECALLS
@@ -88,21 +89,13 @@ def run_trial(trial: Trial, protocol: str, device: Device, splits: Splits | None
     splits = splits or load_splits(trial.recipe.data)
     if not train(trial.recipe, trial.run, device, splits).finished:
         return None
-    matcher = Matcher.from_pretrained(trial.run / "best").to(_torch_device(device))
+    matcher = Matcher.from_pretrained(trial.run / "best").to(pick_device(device.accelerator))
     if not len(splits.test):
         raise DiptychError(f"{trial.recipe.name}: data.test: the split has no pictures to evaluate on")
     result = evaluate_matcher(matcher, splits.test, protocol)
     result = result.described(model=str(trial.run), data=splits.test.name, split="test")
     result.save(trial.run / "evaluations")
     return result
-
-
-def _torch_device(device: Device) -> str:
-    import torch
-
-    if device.accelerator == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return device.accelerator
 
 
 def interval(values: Sequence[float]) -> float | None:

@@ -18,11 +18,11 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from diptych.common.errors import DiptychError
 from diptych.data.batches import ImageBatch, Pixels, Tokens, pad_regions
 from diptych.data.collection import Collection
+from diptych.data.open_picture import open_picture
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.backbones import Preprocess
 from diptych.encoders.preprocess import augment as augment_picture
 from diptych.encoders.size_augmentation import drop_regions, drop_words
-from diptych.matchers.base import open_picture
 from diptych.training.held_pictures import Views, draw_views
 from diptych.training.signals import leave_signals_to_the_trainer
 
@@ -170,7 +170,7 @@ class RunDataset(Dataset[Batch]):
         for item in items:
             if item.open is None:
                 raise DiptychError(f"{item.id}: the data has no picture, and the matcher needs pixels")
-            picture = open_picture(item.open())
+            picture = open_picture(item.open)
             if self.augmentation.pictures:
                 picture = augment_picture(picture, generator)
             pixels.append(self.preprocess.pixels(picture))

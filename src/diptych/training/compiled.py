@@ -14,13 +14,13 @@ COLUMNS = 8  # sentences are padded to a multiple of so many pieces, which atten
 def compile_backbones(matcher: Matcher) -> None:
     """Compile both backbones in place; their weights keep their names. A step has equally many pictures each time,
     but sentences of all numbers and lengths."""
-    found = False
+    compiled = False
     for encoder, dynamic in ((matcher.image_encoder, False), (matcher.text_encoder, True)):
         backbone: Any = getattr(encoder, "backbone", None)
         if backbone is not None:
             backbone.compile(dynamic=dynamic)
-            found = True
-    if not found:
+            compiled = True
+    if not compiled:
         raise DiptychError("training.compile: this matcher has no backbone to compile")
     torch.backends.cudnn.benchmark = True  # shapes repeat, so that looking for the fastest convolution pays
 

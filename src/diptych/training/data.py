@@ -95,9 +95,9 @@ def load_splits(config: DataConfig) -> Splits:
         ("validation", config.validation, validation),
     ]:
         if not any(map(len, parts)):
-            found = ", ".join(str(whole.splits) for whole in wholes)
+            there = ", ".join(str(whole.splits) for whole in wholes)
             where = ", ".join(config.paths)
-            raise DiptychError(f"{where}: data.{name}: no pictures in split {wanted!r}; found {found}")
+            raise DiptychError(f"{where}: data.{name}: no pictures in split {wanted!r}; found {there}")
     sets = tuple(part for part in validation if len(part))
     return Splits(join_collections(train), join_collections(sets), join_collections(test), sets)
 

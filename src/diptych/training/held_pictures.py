@@ -18,8 +18,8 @@ from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
 from diptych.data.batches import Pixels
 from diptych.data.collection import Collection, Item
+from diptych.data.open_picture import open_picture
 from diptych.encoders.preprocess import Preprocess, view_box
-from diptych.matchers.base import open_picture
 
 CHUNK = 32  # pictures that a worker decodes before it hands them over
 
@@ -168,7 +168,7 @@ class _Decoding(Dataset[Tensor | str]):
     def _pixels(self, item: Item) -> np.ndarray:
         if item.open is None:
             raise DiptychError(f"{item.id}: the data has no picture, and the matcher needs pixels")
-        picture = open_picture(item.open())
+        picture = open_picture(item.open)
         if picture.size == (self.preprocess.size,) * 2:
             return np.asarray(picture)  # resizing would change nothing
         return self.preprocess.pixels(picture)

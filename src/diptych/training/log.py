@@ -30,7 +30,7 @@ class Measured:
         return [self.loss, self.gradient, *self.terms.values()]
 
 
-class Log:
+class TrainingLog:
     """The losses of steps and the figures of evaluations.
 
     A loss is a tensor on the device, and reading it waits for all work there. So losses are kept and read a few at a

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
 from diptych.matchers.base import Matcher
@@ -28,7 +29,7 @@ from diptych.training.environment import Environment
 from diptych.training.gather import gather
 from diptych.training.gradients import clip_gradients, loss_scaler
 from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
-from diptych.training.log import Log, Measured
+from diptych.training.log import Measured, TrainingLog
 from diptych.training.losses.base import Loss
 from diptych.training.losses.catalog import build_loss
 from diptych.training.optimisation import (
@@ -50,7 +51,11 @@ PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
 @dataclass(frozen=True)
 class Device:
-    """Where to train: `auto`, `cpu` or `cuda`, and how many processes of this machine (torchrun's number wins)."""
+    """Where to train, and with how many processes of this machine.
+
+    accelerator: `auto`, `cpu` or `cuda`, or with one process `cuda:1`
+    devices: how many processes; torchrun's number wins
+    """
 
     accelerator: str = "auto"
     devices: int = 1
@@ -103,15 +108,16 @@ def _launch(recipe: Recipe, device: Device) -> Any:
             from lightning_fabric import Fabric  # the same, where pytorch-lightning is installed instead
         except ImportError:
             raise DiptychError("training needs Lightning Fabric; install diptych[train]") from None
-    accelerator = device.accelerator
-    if accelerator == "auto":
-        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    place = pick_device(device.accelerator)
     several = device.devices > 1 or int(_environment("WORLD_SIZE", "1")) > 1
     # Fabric's own children have a WORLD_SIZE, but no LOCAL_WORLD_SIZE.
     here = int(_environment("LOCAL_WORLD_SIZE", str(device.devices)))
+    named = place.type != "cpu" and place.index is not None
+    if named and several:
+        raise DiptychError(f"{device.accelerator!r} is one device, and there are several processes", where="device")
     fabric = Fabric(
-        accelerator=accelerator,
-        devices=here,
+        accelerator=place.type,
+        devices=[place.index] if named else here,
         num_nodes=max(1, int(_environment("WORLD_SIZE", "1")) // here),
         strategy="ddp" if several else "auto",
         precision=PRECISIONS[recipe.training.precision],
@@ -184,7 +190,7 @@ class Trainer:
         if fabric.is_global_zero:
             self.environment = Environment(run, self.position.total, fabric.world_size, fabric.device, init_from)
         every = READ_STEPS if fabric.device.type == "cuda" else 1
-        self.log = Log(run, fabric.is_global_zero, self.config.tensorboard, self.position.total, every)
+        self.log = TrainingLog(run, fabric.is_global_zero, self.config.tensorboard, self.position.total, every)
         preprocess = matcher.preprocess
         self.held = self.held_validation = None
         if self.config.hold_pictures is not None:

@@ -6,10 +6,9 @@ from diptych.common.errors import DiptychError
 from diptych.data.tokens import WordTokenizer
 from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.sources import shipped_folder
-from diptych.encoders.texts import GRUConfig
 from diptych.evaluation.runs import model_folder
 from diptych.matchers.base import Matcher
-from diptych.matchers.catalog import build_matcher, build_tokenizer, load_weights
+from diptych.matchers.catalog import build_matcher, build_tokenizer, load_weights, needs_vocabulary
 from diptych.training.data import Splits
 from diptych.training.recipe import Recipe
 
@@ -17,7 +16,7 @@ from diptych.training.recipe import Recipe
 def build_for(recipe: Recipe, splits: Splits) -> Matcher:
     """A new matcher with the tokenizer that its training captions call for."""
     vocabulary = None
-    if isinstance(recipe.model.text, GRUConfig):
+    if needs_vocabulary(recipe.model.text):
         if recipe.data.vocabulary is not None:
             vocabulary = Vocabulary.load(Path(recipe.data.vocabulary))
         else:

@@ -17,15 +17,15 @@ def validate(matcher: Matcher, sets: Sequence[Collection], pixels: Sequence[Tens
     pixels: the sets' decoded pictures (n, size, size, 3) where they are held
     """
     if pixels is None:
-        found = [evaluate_matcher(matcher, part).figures for part in sets]
+        each = [evaluate_matcher(matcher, part).figures for part in sets]
     else:
-        found = [_of_pixels(matcher, part, held) for part, held in zip(sets, pixels, strict=True)]
-    if len(found) == 1:
-        return found[0]
-    means = {key: sum(figures[key] for figures in found) / len(found) for key in found[0]}
+        each = [_of_pixels(matcher, part, held) for part, held in zip(sets, pixels, strict=True)]
+    if len(each) == 1:
+        return each[0]
+    means = {key: sum(figures[key] for figures in each) / len(each) for key in each[0]}
     named = {
         f"{name}/{key}": value
-        for name, figures in zip(distinct_names(sets), found, strict=True)
+        for name, figures in zip(distinct_names(sets), each, strict=True)
         for key, value in figures.items()
     }
     return means | named

@@ -178,7 +178,7 @@ class Deleted(BaseModel):
     entries: int
 
 
-class Shown(BaseModel):
+class NamedArray(BaseModel):
     """An array to be shown: its name, and its values over words, regions or both."""
 
     name: str
@@ -198,10 +198,10 @@ class Explained(BaseModel):
     boxes: list[list[float]] | None
     arrays: dict[str, Any]
     nearest: list[Any]
-    looks: Shown | None
-    answers: Shown | None
-    whole: Shown | None
-    strength: Shown | None
+    looks: NamedArray | None
+    answers: NamedArray | None
+    whole: NamedArray | None
+    strength: NamedArray | None
 
 
 class Overview(BaseModel):

@@ -50,7 +50,7 @@ class ServerSettings:
             raise DiptychError("token: expected 8 to 256 letters, digits and signs without spaces")
         for name in ("max_upload", "max_pixels", "batch", "queue"):
             if getattr(self, name) < 1:
-                raise DiptychError(f"{name.replace('_', ' ')}: expected at least 1, got {getattr(self, name)}")
+                raise DiptychError(f"expected at least 1, got {getattr(self, name)}", where=name.replace("_", " "))
         if self.timeout <= 0 or self.batch_wait < 0:
             raise DiptychError("timeout: expected more than 0 seconds, and 0 or more to gather a batch")
 

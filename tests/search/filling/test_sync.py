@@ -30,10 +30,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def run(
-    store: Store, *paths: Path, what: What = "pictures", metadata: Metadata | None = None, archives: bool = False
+    store: Store,
+    *paths: Path,
+    what: What = "pictures",
+    metadata: Metadata | None = None,
+    archives: bool = False,
+    delete: bool = False,
 ) -> tuple[SyncReport, list[str]]:
     fake = FakeEmbed()
-    report = sync(store, roots_of(paths), lambda: fake, Choice(what, archives=archives), metadata or {})
+    report = sync(store, roots_of(paths), lambda: fake, Choice(what, archives=archives), metadata or {}, delete)
     return report, fake.keys
 
 
@@ -235,3 +240,46 @@ def test_pictures_without_a_decoder_are_told_once(
     report, _ = run(store, pictures)
     assert (report.added, len(report.problems)) == (6, 1)
     assert "install diptych[heic] (3 files)" in str(report.problems[0])
+
+
+def test_a_folder_that_is_empty_today_loses_nothing_unasked(store: Store, tmp_path: Path) -> None:
+    one, two = tiny.fill(tmp_path / "one", 3), tiny.fill(tmp_path / "two", 4, start=5)
+    run(store, one, two)
+    shutil.rmtree(one)
+    one.mkdir()
+    (two / "005.png").unlink()
+    report, _ = run(store, one, two)
+    assert figures(report) == (0, 0, 0, 1, 3)  # what another folder lost is another matter
+    assert [(m.root, m.gone, m.known) for m in report.missing] == [(str(one), 3, 3)]
+    assert str(report.missing[0]) == f"{one}: all 3 files that the index knows are gone"
+    assert store.count() == 6
+    tiny.fill(one, 3)
+    report, _ = run(store, one, two)
+    assert (report.deleted, report.missing, store.count()) == (0, (), 6)
+    shutil.rmtree(one)
+    one.mkdir()
+    report, _ = run(store, one, two, delete=True)
+    assert (report.deleted, report.missing, store.count()) == (3, (), 3)
+
+
+def test_most_of_a_folder_gone(store: Store, tmp_path: Path) -> None:
+    folder = tiny.fill(tmp_path / "pictures", 11)
+    run(store, folder)
+    for i in range(5):  # a handful goes
+        (folder / f"{i:03d}.png").unlink()
+    assert run(store, folder)[0].deleted == 5
+    tiny.fill(folder, 5)
+    run(store, folder)
+    for i in range(6):
+        (folder / f"{i:03d}.png").unlink()
+    report, _ = run(store, folder)
+    assert (report.deleted, [(m.gone, m.known) for m in report.missing]) == (0, [(6, 11)])
+    # A folder that has another name is not one that is gone.
+    tiny.fill(folder, 6)
+    run(store, folder)
+    moved = folder / "moved"
+    moved.mkdir()
+    for i in range(11):
+        os.rename(folder / f"{i:03d}.png", moved / f"{i:03d}.png")
+    report, _ = run(store, folder)
+    assert (report.moved, report.deleted, report.missing) == (11, 0, ())

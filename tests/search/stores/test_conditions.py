@@ -18,7 +18,7 @@ from diptych.search.stores.conditions import (
     to_milvus,
     to_sql,
 )
-from diptych.search.stores.sqlite_file import SCHEMA
+from diptych.search.stores.sqlite_making import SCHEMA
 from diptych.search.stores.store import Condition
 
 PIECES = st.sampled_from([*"ab-]^![*?c/._", "[a-c]", "[!x]", "[]a]", "é", "%"])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from diptych.common.errors import DiptychError
-from diptych.search.stores import sqlite_file, sqlite_vectors
+from diptych.search.stores import sqlite_making, sqlite_vectors
 from diptych.search.stores.sqlite_store import SqliteStore
 from diptych.search.stores.store import Condition, Layout
 from tests.search.stores.store_cases import assert_same_entry, entries, entry, keys_of, random_vectors, slow_search
@@ -65,7 +65,7 @@ def test_a_damaged_file(path: Path) -> None:
     with SqliteStoreClosing(path, LAYOUT) as store:
         store.add(entries(400, LAYOUT))
     data = bytearray(path.read_bytes())
-    middle = slice(2 * sqlite_file.PAGE_SIZE, len(data))
+    middle = slice(2 * sqlite_making.PAGE_SIZE, len(data))
     data[middle] = b"\xaa" * len(data[middle])
     path.write_bytes(data)
     with pytest.raises(DiptychError, match=r"index\.diptych.*damaged"), SqliteStoreClosing(path) as store:

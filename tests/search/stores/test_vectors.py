@@ -34,10 +34,11 @@ def test_similarities_are_the_slow_loop(size: int, few: int, monkeypatch: pytest
     monkeypatch.setattr(vectors_module, "FEW_PRODUCTS", few)
     rng = np.random.default_rng(0)
     queries, others = random_vectors(rng, 3, size, 7), random_vectors(rng, 5, size, 7)
+    layout = Layout(7, size, 9.0)
     wanted = [[score(q, e, 9.0) for e in others] for q in queries]
-    assert similarities(queries, others, 9.0).numpy() == pytest.approx(np.array(wanted), abs=2e-6)
-    assert similarities(queries[:1], others, 9.0).numpy() == pytest.approx(np.array(wanted[:1]), abs=2e-6)
-    aligned = aligned_similarities(queries, np.stack([others] * 3), 9.0)
+    assert similarities(queries, others, layout).numpy() == pytest.approx(np.array(wanted), abs=2e-6)
+    assert similarities(queries[:1], others, layout).numpy() == pytest.approx(np.array(wanted[:1]), abs=2e-6)
+    aligned = aligned_similarities(queries, np.stack([others] * 3), layout)
     assert aligned.numpy() == pytest.approx(np.array(wanted), abs=2e-6)
 
 

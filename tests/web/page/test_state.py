@@ -1,10 +1,10 @@
 import pytest
-from diptych.web.page_state import PER_PAGE, PageState, PageTerm, read_state
 from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.common.errors import DiptychError
 from diptych.search.asking.duplicates import NEAR
+from diptych.web.page.state import PER_PAGE, PageState, PageTerm, read_state
 from diptych.web.schemas import MOST_TOP, SearchRequest
 
 WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc", "Z")), min_size=1, max_size=12).filter(

@@ -52,13 +52,15 @@ def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], bool, int]:
             shape, fortran, dtype = read(file)
             offset = file.tell()
     except OSError as error:
-        raise DiptychError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise DiptychError(f"cannot be read: {error.strerror or error}", where=path) from None
     except (ValueError, EOFError, struct.error) as error:
-        raise DiptychError(f"{path}: not a whole npy file: {error}") from None
+        raise DiptychError(f"not a whole npy file: {error}", where=path) from None
     if dtype.hasobject or not np.issubdtype(dtype, np.number):
-        raise DiptychError(f"{path}: holds {dtype}; expected an array of numbers (pickled objects are never loaded)")
+        raise DiptychError(
+            f"holds {dtype}; expected an array of numbers (pickled objects are never loaded)", where=path
+        )
     if not shape:
-        raise DiptychError(f"{path}: holds a single number; expected an array")
+        raise DiptychError("holds a single number; expected an array", where=path)
     return shape, dtype, fortran, offset
 
 
@@ -72,7 +74,7 @@ def as_vectors(array: np.ndarray, where: str) -> np.ndarray:
         if array.shape[1] == array.shape[2] < array.shape[0]:
             return array.reshape(len(array), -1).T
         return array.reshape(-1, array.shape[2])
-    raise DiptychError(f"{where}: the features have shape {array.shape}; expected (regions, f)")
+    raise DiptychError(f"the features have shape {array.shape}; expected (regions, f)", where=where)
 
 
 def as_boxes(array: np.ndarray, regions: int, where: str) -> np.ndarray:
@@ -81,7 +83,7 @@ def as_boxes(array: np.ndarray, regions: int, where: str) -> np.ndarray:
     if boxes.shape == (4, regions) and regions != 4:
         boxes = boxes.T
     if boxes.shape != (regions, 4):
-        raise DiptychError(f"{where}: the boxes have shape {array.shape}; expected ({regions}, 4)")
+        raise DiptychError(f"the boxes have shape {array.shape}; expected ({regions}, 4)", where=where)
     return boxes
 
 
@@ -92,7 +94,9 @@ class ArrayFeatures:
         self, array: ArrayFile, stride: int = 1, boxes: ArrayFile | None = None, sizes: ArrayFile | None = None
     ) -> None:
         if len(array.shape) not in (2, 3):
-            raise DiptychError(f"{array.path}: shape {array.shape}; expected (pictures, regions, f) or (pictures, f)")
+            raise DiptychError(
+                f"shape {array.shape}; expected (pictures, regions, f) or (pictures, f)", where=array.path
+            )
         self.array, self.stride, self.boxes, self.sizes = array, stride, boxes, sizes
 
     @property

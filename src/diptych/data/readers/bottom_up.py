@@ -68,7 +68,7 @@ class TsvFeatures:
     def __init__(self, path: Path, faults: Faults) -> None:
         columns = _columns(path)
         if columns is None:
-            raise DiptychError(f"{path}: line 1: expected the columns {', '.join(COLUMNS)}, separated by tabs")
+            raise DiptychError(f"line 1: expected the columns {', '.join(COLUMNS)}, separated by tabs", where=path)
         self.path = path
         self.columns, self._headed = columns
         self._at = {name: i for i, name in enumerate(self.columns)}
@@ -200,9 +200,9 @@ def _decode(cell: bytes, where: str, shape: tuple[int, int]) -> np.ndarray:
     try:
         data = base64.b64decode(cell, validate=True)
     except binascii.Error as error:
-        raise DiptychError(f"{where}: not valid base64: {error}") from None
+        raise DiptychError(f"not valid base64: {error}", where=where) from None
     if len(data) != 4 * shape[0] * shape[1]:
-        raise DiptychError(f"{where}: {len(data)} bytes; expected {4 * shape[0] * shape[1]} for {shape} float32")
+        raise DiptychError(f"{len(data)} bytes; expected {4 * shape[0] * shape[1]} for {shape} float32", where=where)
     return np.frombuffer(data, dtype="<f4").reshape(shape)
 
 

@@ -18,15 +18,16 @@ def read_captions(path: Path, faults: Faults) -> Collection:
     if path.is_dir():
         several = captions_in(path, [], faults)
         if not several:
-            raise DiptychError(f"{path}: no captions file in it")
+            raise DiptychError("no captions file in it", where=path)
         return read_several(several, faults)
     if path.suffix.lower() != ".json":
         return tables.read_table(path, faults)
     collection = _read_json(path, faults)
     if collection is None:
         raise DiptychError(
-            f"{path}: expected Karpathy's JSON ('images' with 'sentences'), COCO's ('images' and 'annotations'), "
-            "a list of {'image', 'caption'} or a map from file name to captions"
+            "expected Karpathy's JSON ('images' with 'sentences'), COCO's ('images' and 'annotations'), "
+            "a list of {'image', 'caption'} or a map from file name to captions",
+            where=path,
         )
     return collection
 

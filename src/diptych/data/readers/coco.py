@@ -18,9 +18,9 @@ def read_coco(path: Path, data: dict[str, Any], faults: Faults) -> Collection:
     """The pictures and captions of COCO's JSON; the split is what the file name says (`captions_val2014.json`)."""
     for key in ("images", "annotations"):
         if not isinstance(data[key], list):
-            raise DiptychError(f"{path}: {key}: expected a list, got {type(data[key]).__name__}")
+            raise DiptychError(f"{key}: expected a list, got {type(data[key]).__name__}", where=path)
     if not data["images"]:
-        raise DiptychError(f"{path}: images: the list is empty")
+        raise DiptychError("images: the list is empty", where=path)
     known = {str(image["id"]) for image in data["images"] if isinstance(image, dict) and "id" in image}
     captions: dict[str, list[Sentence]] = {}
     taken: dict[str, int] = {}

@@ -17,10 +17,9 @@ class Faults:
 
     def tell(self, where: str, what: str) -> None:
         """One problem: `where` names file and field, `what` says what was found and expected."""
-        problem = DataProblem(where, what)
         if not self.go_on:
-            raise DiptychError(str(problem))
-        self.problems.append(problem)
+            raise DiptychError(what, where=where)
+        self.problems.append(DataProblem(where, what))
 
     @contextmanager
     def guard(self, path: Path | str) -> Iterator[None]:
@@ -30,12 +29,7 @@ class Faults:
         except DiptychError as error:
             if not self.go_on:
                 raise
-            where, what = str(path), str(error)
-            if what.startswith(f"{where}: "):
-                what = what.removeprefix(f"{where}: ")
-            elif ": " in what:  # every such sentence begins with the file that it is about
-                where, what = what.split(": ", 1)
-            self.problems.append(DataProblem(where, what))
+            self.problems.append(DataProblem(error.where or str(path), error.what))
 
 
 class Gathering:

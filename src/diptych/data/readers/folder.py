@@ -56,7 +56,7 @@ def read_folder(folder: Path, faults: Faults, captioned: bool = True) -> Collect
     if not names:
         if not files:
             raise DiptychError(
-                f"{folder}: nothing that can be read in it; expected pictures, tars, features or a captions file"
+                "nothing that can be read in it; expected pictures, tars, features or a captions file", where=folder
             )
         return replace(read_several(files, faults), name=folder.name)
     pictures = read_pictures(folder, names, faults)

@@ -20,11 +20,11 @@ def _open(path: Path) -> Any:
     try:
         import h5py
     except ImportError:
-        raise DiptychError(f"{path}: HDF5 needs the package h5py: pip install 'diptych[hdf5]'") from None
+        raise DiptychError("HDF5 needs the package h5py: pip install 'diptych[hdf5]'", where=path) from None
     try:
         return h5py.File(path, "r")
     except OSError as error:
-        raise DiptychError(f"{path}: not a readable HDF5 file: {error}") from None
+        raise DiptychError(f"not a readable HDF5 file: {error}", where=path) from None
 
 
 class Hdf5Features(ABC):
@@ -60,9 +60,9 @@ class Hdf5Features(ABC):
         try:
             regions = self.read(row, where)
         except (OSError, KeyError) as error:
-            raise DiptychError(f"{where}: cannot be read: {error}") from None
+            raise DiptychError(f"cannot be read: {error}", where=where) from None
         if regions.vectors.shape[1] != self.dim:
-            raise DiptychError(f"{where}: vectors of dimension {regions.vectors.shape[1]}; expected {self.dim}")
+            raise DiptychError(f"vectors of dimension {regions.vectors.shape[1]}; expected {self.dim}", where=where)
         return regions
 
     @abstractmethod
@@ -78,12 +78,12 @@ class StackedFeatures(Hdf5Features):
         self._keys = list(self.file)
         key = fields.pick(self._keys, fields.FEATURES)
         if key is None:
-            raise DiptychError(f"{path}: no dataset of features in it")
+            raise DiptychError("no dataset of features in it", where=path)
         self.features = key
         shape = self.file[key].shape
         self.ranges = self.file["pos_boxes"][:] if "pos_boxes" in self.file else None
         if len(shape) not in (2, 3) or (self.ranges is not None and len(shape) != 2):
-            raise DiptychError(f"{path}: {key}: shape {shape}; expected (pictures, regions, f) or (pictures, f)")
+            raise DiptychError(f"{key}: shape {shape}; expected (pictures, regions, f) or (pictures, f)", where=path)
         self.dim = int(shape[-1])
         count = int(shape[0]) if self.ranges is None else len(self.ranges)
         self.ids = self._read_ids(count)
@@ -93,7 +93,7 @@ class StackedFeatures(Hdf5Features):
         for other in (self.boxes, self.counts, self.widths, self.heights):
             wanted = int(shape[0]) if other == self.boxes else count
             if other is not None and len(self.file[other]) != wanted:
-                raise DiptychError(f"{path}: {other}: {len(self.file[other])} rows; expected {wanted}, as in {key}")
+                raise DiptychError(f"{other}: {len(self.file[other])} rows; expected {wanted}, as in {key}", where=path)
 
     def _read_ids(self, count: int) -> list[str]:
         key = fields.pick(self._keys, fields.IDS)
@@ -105,7 +105,7 @@ class StackedFeatures(Hdf5Features):
         else:
             ids = [v.decode() if isinstance(v, bytes) else str(v) for v in self.file[key][:].reshape(-1).tolist()]
         if len(ids) != count:
-            raise DiptychError(f"{self.path}: {key}: {len(ids)} ids; expected {count}, as in {self.features}")
+            raise DiptychError(f"{key}: {len(ids)} ids; expected {count}, as in {self.features}", where=self.path)
         return ids
 
     def read(self, row: int, where: str) -> Regions:
@@ -131,7 +131,7 @@ class KeyedFeatures(Hdf5Features):
         super().__init__(path)
         keys = list(self.file)
         if not keys:
-            raise DiptychError(f"{path}: the file is empty")
+            raise DiptychError("the file is empty", where=path)
         self.suffix = "_features" if any(key.endswith("_features") for key in keys) else ""
         self.ids = [key.removesuffix(self.suffix) for key in keys if key.endswith(self.suffix)]
         first = self.file[self.ids[0] + self.suffix]
@@ -142,8 +142,9 @@ class KeyedFeatures(Hdf5Features):
             shape = first[key].shape if key else ()
             if len(shape) not in (1, 2):
                 raise DiptychError(
-                    f"{path}: {self.ids[0]}: has {', '.join(first) or 'nothing'}; expected one dataset of features for "
-                    "all pictures with their ids, or a group or dataset of (regions, f) for each picture"
+                    f"{self.ids[0]}: has {', '.join(first) or 'nothing'}; expected one dataset of features for "
+                    "all pictures with their ids, or a group or dataset of (regions, f) for each picture",
+                    where=path,
                 )
         self.dim = int(self.read(0, self.where(0)).vectors.shape[1])
 
@@ -157,7 +158,7 @@ class KeyedFeatures(Hdf5Features):
             return Regions(vectors, None if raw is None else as_boxes(np.asarray(raw), len(vectors), where))
         key = fields.pick(entry, fields.FEATURES)
         if key is None:
-            raise DiptychError(f"{where}: no features in it, only {', '.join(entry) or 'nothing'}")
+            raise DiptychError(f"no features in it, only {', '.join(entry) or 'nothing'}", where=where)
         vectors = as_vectors(np.asarray(entry[key]), where)
         about = {**dict(entry.attrs), **{k: entry[k] for k in entry}}
         boxes, width, height = (fields.pick(about, kind) for kind in (fields.BOXES, fields.WIDTHS, fields.HEIGHTS))

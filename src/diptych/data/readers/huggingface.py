@@ -45,7 +45,7 @@ class PictureCell:
         name = cell.get("path") if isinstance(cell, dict) else cell
         if isinstance(name, str):
             return PictureFile(Path(name))()
-        raise DiptychError(f"{self.where}: expected a picture, got {type(cell).__name__}")
+        raise DiptychError(f"expected a picture, got {type(cell).__name__}", where=self.where)
 
 
 def read_huggingface(source: str, faults: Faults) -> Collection:
@@ -61,12 +61,14 @@ def _load(source: str) -> dict[str, Any]:
     try:
         import datasets
     except ImportError:
-        raise DiptychError(f"{source}: needs the package datasets: pip install 'diptych[hub]'") from None
+        raise DiptychError("needs the package datasets: pip install 'diptych[hub]'", where=source) from None
     try:
         loaded = datasets.load_from_disk(source) if Path(source).exists() else datasets.load_dataset(source)
     except Exception as error:  # the hub, the network and arrow raise all kinds
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DiptychError(f"{source}: not a folder that can be read, nor a Hugging Face dataset: {reason}") from error
+        raise DiptychError(
+            f"not a folder that can be read, nor a Hugging Face dataset: {reason}", where=source
+        ) from error
     return dict(loaded) if isinstance(loaded, dict) else {"": loaded}
 
 
@@ -90,7 +92,7 @@ def _read_table(where: str, name: str, table: Any, gathering: Gathering) -> None
 
     faults, image, texts = gathering.faults, _image_column(table), _caption_columns(table)
     if image is None:
-        raise DiptychError(f"{where}: columns {', '.join(table.column_names)}; expected one with pictures, 'image'")
+        raise DiptychError(f"columns {', '.join(table.column_names)}; expected one with pictures, 'image'", where=where)
     by_id, by_file = fields.pick(table.column_names, _IDS), fields.pick(table.column_names, _FILES)
     by_split = fields.pick(table.column_names, fields.SPLITS)
     numbers = fields.pick(table.column_names, _SENTENCE_IDS)

@@ -21,7 +21,7 @@ def read_karpathy(path: Path, data: dict[str, Any], faults: Faults) -> Collectio
     """
     images = data["images"]
     if not images:
-        raise DiptychError(f"{path}: images: the list is empty")
+        raise DiptychError("images: the list is empty", where=path)
     stems = [stem(_name(image)) for image in images]
     short = len(set(stems)) == len({_name(image) for image in images})
     gathering = Gathering(faults)

@@ -22,7 +22,7 @@ class PerImageFeatures:
 
     def __init__(self, root: Path, paths: list[Path]) -> None:
         if not paths:
-            raise DiptychError(f"{root}: no .npz or .npy files in it")
+            raise DiptychError("no .npz or .npy files in it", where=root)
         self.root, self.paths = root, paths
         self._dim: int | None = None
 
@@ -49,8 +49,8 @@ class PerImageFeatures:
         regions = read_one(self.paths[row])
         if regions.vectors.shape[1] != self.dim:
             raise DiptychError(
-                f"{self.paths[row]}: vectors of dimension {regions.vectors.shape[1]}; "
-                f"expected {self.dim} as in {self.paths[0].name}"
+                f"vectors of dimension {regions.vectors.shape[1]}; expected {self.dim} as in {self.paths[0].name}",
+                where=self.paths[row],
             )
         return regions
 
@@ -64,14 +64,15 @@ def read_one(path: Path) -> Regions:
         with loaded:
             return _from_npz(path, loaded)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
-        raise DiptychError(f"{path}: not a whole array file: {error}") from None
+        raise DiptychError(f"not a whole array file: {error}", where=path) from None
 
 
 def _from_npz(path: Path, loaded: "np.lib.npyio.NpzFile") -> Regions:
     key = fields.pick(loaded.files, fields.FEATURES)
     if key is None:
         raise DiptychError(
-            f"{path}: has {', '.join(loaded.files) or 'nothing'}; expected the vectors under 'features', 'x' or 'feat'"
+            f"has {', '.join(loaded.files) or 'nothing'}; expected the vectors under 'features', 'x' or 'feat'",
+            where=path,
         )
     vectors = as_vectors(loaded[key], f"{path}: {key}")
     number = fields.pick(loaded.files, fields.COUNTS)

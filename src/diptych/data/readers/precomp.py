@@ -35,7 +35,7 @@ def read_precomp(folder: Path, faults: Faults, split: str | None = None) -> Coll
     if split is not None:
         chosen = [name for name in ordered if split_name(split) in (split_name(name), name)]
         if not chosen:
-            raise DiptychError(f"{folder}: no split {split!r}; there is {', '.join(ordered)}")
+            raise DiptychError(f"no split {split!r}; there is {', '.join(ordered)}", where=folder)
         ordered = chosen
     filenames = _filenames(folder)
     gathering = Gathering(faults)
@@ -63,7 +63,7 @@ def _read_split(
     faults, captions_path = gathering.faults, folder / f"{name}_caps.txt"
     captions = read_lines(captions_path)
     if not captions:
-        raise DiptychError(f"{captions_path}: no captions in it")
+        raise DiptychError("no captions in it", where=captions_path)
     ids_path = folder / f"{name}_ids.txt"
     ids = read_lines(ids_path) if ids_path.exists() else None
     array = ArrayFile(folder / f"{name}_ims.npy", faults) if with_arrays else None
@@ -76,7 +76,7 @@ def _read_split(
         features = ArrayFeatures(array, stride, boxes, sizes)
         if before is not None and before.dim != features.dim:
             raise DiptychError(
-                f"{array.path}: vectors of dimension {features.dim}; expected {before.dim} as in the other splits"
+                f"vectors of dimension {features.dim}; expected {before.dim} as in the other splits", where=array.path
             )
     names = _names(ids_path, ids, name, pictures, len(captions))
     split, metadata = split_name(name), {}
@@ -101,20 +101,22 @@ def _convention(path: Path, captions: list[str], array: ArrayFile | None, ids: l
     if array is None:
         pictures = len(dict.fromkeys(ids)) if ids else count // 5
         if not pictures or count % pictures or (ids is None and count % 5):
-            raise DiptychError(f"{path}: {count} captions do not divide by {pictures if ids else 'five'} a picture")
+            raise DiptychError(f"{count} captions do not divide by {pictures if ids else 'five'} a picture", where=path)
         return 1, pictures
     rows = array.shape[0]
     if rows == count:
         run = _run(array)
         if count % run:
             raise DiptychError(
-                f"{path}: {count} captions do not divide by {run}, the times that {array.path.name} repeats a picture"
+                f"{count} captions do not divide by {run}, the times that {array.path.name} repeats a picture",
+                where=path,
             )
         return run, count // run
     if rows == 0 or count % rows:
         raise DiptychError(
-            f"{path}: {count} captions do not divide by the {rows} rows of {array.path.name}; "
-            "expected as many captions for every picture"
+            f"{count} captions do not divide by the {rows} rows of {array.path.name}; "
+            "expected as many captions for every picture",
+            where=path,
         )
     return 1, rows
 
@@ -136,14 +138,18 @@ def _names(path: Path, ids: list[str] | None, split: str, pictures: int, caption
     """The pictures' ids; where a file has none, or counts from 0, the split and the position."""
     positions = [str(i) for i in range(pictures)]
     if ids is not None and len(ids) not in (pictures, captions):
-        raise DiptychError(f"{path}: {len(ids)} ids; expected {pictures}, one a picture, or {captions}, one a caption")
+        raise DiptychError(
+            f"{len(ids)} ids; expected {pictures}, one a picture, or {captions}, one a caption", where=path
+        )
     if ids is None:
         return [f"{split}/{i}" for i in positions]
     each = len(ids) // pictures
     chosen = ids[::each]
     for i, id in enumerate(ids):
         if id != chosen[i // each]:
-            raise DiptychError(f"{path}: line {i + 1}: {id!r}; expected {chosen[i // each]!r}, {each} times in a row")
+            raise DiptychError(
+                f"line {i + 1}: {id!r}; expected {chosen[i // each]!r}, {each} times in a row", where=path
+            )
     return [f"{split}/{i}" for i in positions] if chosen == positions else chosen
 
 
@@ -155,7 +161,7 @@ def _beside(
         return None
     beside = ArrayFile(path, faults)
     if beside.rows not in (array.shape[0], array.shape[0] // stride):
-        raise DiptychError(f"{path}: {beside.rows} rows; expected {array.shape[0]} as in {array.path.name}")
+        raise DiptychError(f"{beside.rows} rows; expected {array.shape[0]} as in {array.path.name}", where=path)
     return beside
 
 
@@ -170,8 +176,8 @@ def read_lines(path: Path) -> list[str]:
     try:
         text = path.read_bytes().decode("utf-8")
     except FileNotFoundError:
-        raise DiptychError(f"{path}: no such file") from None
+        raise DiptychError("no such file", where=path) from None
     except UnicodeDecodeError as error:
-        raise DiptychError(f"{path}: not valid UTF-8: {error.reason} at byte {error.start}") from None
+        raise DiptychError(f"not valid UTF-8: {error.reason} at byte {error.start}", where=path) from None
     lines = [line.strip() for line in text.split("\n")]
     return lines[:-1] if lines and not lines[-1] else lines

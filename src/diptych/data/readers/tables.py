@@ -63,7 +63,7 @@ def _collect(path: Path, records: Iterator[Record], faults: Faults) -> Collectio
         id = stem(picture) if short else picture
         gathering.add(Item(id, tuple(captions[picture]), split, metadata=metadata), where)
     if not places and not faults.problems:
-        raise DiptychError(f"{path}: no captions in it")
+        raise DiptychError("no captions in it", where=path)
     return Collection(path.stem, gathering.items, format=f"captions {path.suffix.lstrip('.') or 'table'}")
 
 
@@ -119,9 +119,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(file, 1):
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise DiptychError(f"{path}: not valid UTF-8: {error.reason} at byte {error.start}") from None
+        raise DiptychError(f"not valid UTF-8: {error.reason} at byte {error.start}", where=path) from None
     except OSError as error:
-        raise DiptychError(f"{path}: cannot be read: {error.strerror}") from None
+        raise DiptychError(f"cannot be read: {error.strerror}", where=path) from None
 
 
 def sniff(path: Path) -> str | None:
@@ -172,7 +172,7 @@ def cells_of(
         except StopIteration:
             return
         except csv.Error as error:
-            raise DiptychError(f"{path}: line {reader.line_num}: not a valid table: {error}") from None
+            raise DiptychError(f"line {reader.line_num}: not a valid table: {error}", where=path) from None
         yield reader.line_num, cells
 
 
@@ -180,7 +180,7 @@ def _rows(path: Path, faults: Faults) -> Iterator[Record]:
     separator = sniff(path)
     if separator is None:
         raise DiptychError(
-            f"{path}: line 1: expected a header with 'image' and 'caption', or a picture's name and a caption"
+            "line 1: expected a header with 'image' and 'caption', or a picture's name and a caption", where=path
         )
     lines = (line + "\n" for _, line in _lines(path))
     columns: tuple[int, int, int | None] | None = None

@@ -94,7 +94,7 @@ def _item(sample: Sample, faults: Faults) -> Item | None:
 
 def _index(tar: Path, faults: Faults) -> Iterator[Sample]:
     if not tar.name.endswith(".tar"):
-        raise DiptychError(f"{tar}: a compressed tar cannot be read at random; unpack it to .tar, or stream it")
+        raise DiptychError("a compressed tar cannot be read at random; unpack it to .tar, or stream it", where=tar)
     yield from _samples(tar, faults, streamed=False)
 
 
@@ -119,7 +119,7 @@ def _samples(tar: Path, faults: Faults, streamed: bool) -> Iterator[Sample]:
         elif f".{suffix}" in _TEXTS and data is not None:
             texts[suffix] = (member, data)
     if sample is None:
-        raise DiptychError(f"{tar}: the tar is empty")
+        raise DiptychError("the tar is empty", where=tar)
     yield _finish(sample, texts, faults)
 
 
@@ -137,16 +137,16 @@ def _members(tar: Path, streamed: bool) -> Iterator[tuple[str, bytes | None, int
                     yield info.name, content.read() if content else b"", 0, info.size
                     continue
                 if info.offset_data + info.size > end:
-                    raise DiptychError(f"{tar}: {info.name}: the tar is truncated in the middle of this file")
+                    raise DiptychError(f"{info.name}: the tar is truncated in the middle of this file", where=tar)
                 data = None
                 if info.name.lower().endswith(_TEXTS):
                     raw.seek(info.offset_data)
                     data = raw.read(info.size)
                 yield info.name, data, info.offset_data, info.size
     except (tarfile.TarError, EOFError) as error:
-        raise DiptychError(f"{tar}: not a whole tar: {error}") from None
+        raise DiptychError(f"not a whole tar: {error}", where=tar) from None
     except OSError as error:
-        raise DiptychError(f"{tar}: cannot be read: {error.strerror or error}") from None
+        raise DiptychError(f"cannot be read: {error.strerror or error}", where=tar) from None
 
 
 def _finish(sample: Sample, texts: dict[str, tuple[str, bytes]], faults: Faults) -> Sample:

@@ -159,8 +159,10 @@ def _claim(folder: Path, settings: dict[str, Any]) -> None:
         before = read_json(noted)
         if before != settings:
             told = ", ".join(f"{k} {v}" for k, v in before.items()) if isinstance(before, dict) else "others"
-            raise DiptychError(f"{folder}: holds scenes made with {told}; expected the same settings or another folder")
+            raise DiptychError(
+                f"holds scenes made with {told}; expected the same settings or another folder", where=folder
+            )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DiptychError(f"{folder}: expected a folder that is new or empty")
+        raise DiptychError("expected a folder that is new or empty", where=folder)
     else:
         write_json(noted, settings)

@@ -37,7 +37,7 @@ PAIR = {
 def plan_camp(checkpoint: Checkpoint, settings: Settings, words: Words) -> Plan:
     """One Linear, a BiGRU, and a module of which each pair has its own run."""
     if not checkpoint.starting("pair."):
-        raise DiptychError(f"{checkpoint.path}: model: the third state dictionary, of the pair side, is missing")
+        raise DiptychError("model: the third state dictionary, of the pair side, is missing", where=checkpoint.path)
     for name in ("no_imgnorm", "no_txtnorm"):
         settings.expect(name, True)
     settings.expect("self_attention", False)
@@ -67,11 +67,11 @@ def _module(checkpoint: Checkpoint, settings: Settings) -> Module:
     new = [name for name in checkpoint.starting("pair.") if "_query_" in name or "final_reduce" in name]
     if new and not fused:
         raise DiptychError(
-            f"{checkpoint.path}: {shown(new[0])} is there without 'fc_1', 'fc_2' and 'fc_out': none of the modules "
-            f"{', '.join(MODULES)}"
+            f"{shown(new[0])} is there without 'fc_1', 'fc_2' and 'fc_out': none of the modules {', '.join(MODULES)}",
+            where=checkpoint.path,
         )
-    found: Module = "cross_attention" if not fused else "gate_fusion_new" if new else "gate_fusion"
-    said = settings.choice("measure", MODULES, found)
-    if said != found:
-        raise DiptychError(f"{checkpoint.path}: the module is said to be {said!r}, and its tensors are of {found!r}")
-    return found
+    held: Module = "cross_attention" if not fused else "gate_fusion_new" if new else "gate_fusion"
+    said = settings.choice("measure", MODULES, held)
+    if said != held:
+        raise DiptychError(f"the module is said to be {said!r}, and its tensors are of {held!r}", where=checkpoint.path)
+    return held

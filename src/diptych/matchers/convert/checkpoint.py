@@ -56,10 +56,10 @@ class Checkpoint:
     def shape(self, name: str, dimensions: int) -> tuple[int, ...]:
         """The shape of a tensor, from which the configuration is deduced."""
         if name not in self.tensors:
-            raise DiptychError(f"{self.path}: {shown(name)} is missing")
+            raise DiptychError(f"{shown(name)} is missing", where=self.path)
         shape = tuple(self.tensors[name].shape)
         if len(shape) != dimensions:
-            raise DiptychError(f"{self.path}: {shown(name)} has shape {shape}; expected {dimensions} dimensions")
+            raise DiptychError(f"{shown(name)} has shape {shape}; expected {dimensions} dimensions", where=self.path)
         return shape
 
     def starting(self, prefix: str) -> list[str]:
@@ -83,7 +83,7 @@ def shown(name: str) -> str:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a file that `torch.save` wrote, new or old format; whatever is no tensor or plain value is refused."""
     if not path.is_file():
-        raise DiptychError(f"{path}: no such file; expected an authors' checkpoint")
+        raise DiptychError("no such file; expected an authors' checkpoint", where=path)
     content = _load(path)
     model, settings = content, {}
     if isinstance(content, Mapping) and any(key in content for key in ("model", "state_dict")):
@@ -96,7 +96,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def _load(path: Path) -> Any:
     if tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 6):
-        raise DiptychError(f"{path}: reading others' checkpoints safely needs torch 2.6 or later")
+        raise DiptychError("reading others' checkpoints safely needs torch 2.6 or later", where=path)
     try:
         with torch.serialization.safe_globals(_ALLOWED), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other pickle protocols; what cannot be read is an error anyway
@@ -106,12 +106,13 @@ def _load(path: Path) -> Any:
         if refused is not None:
             name = refused.group(1) or refused.group(2)
             raise DiptychError(
-                f"{path}: holds an object of {name}, which is neither a tensor nor a setting; it was refused and "
-                "nothing was run"
+                f"holds an object of {name}, which is neither a tensor nor a setting; it was refused and "
+                "nothing was run",
+                where=path,
             ) from None
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = lines[-1] if lines and "WeightsUnpickler" in str(error) else (lines or [type(error).__name__])[0]
-        raise DiptychError(f"{path}: not a checkpoint that can be read safely: {reason}") from None
+        raise DiptychError(f"not a checkpoint that can be read safely: {reason}", where=path) from None
 
 
 def _settings(opt: Any, path: Path) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def _settings(opt: Any, path: Path) -> dict[str, Any]:
         return vars(opt)
     if isinstance(opt, Mapping):
         return {str(key): value for key, value in opt.items()}
-    raise DiptychError(f"{path}: opt: expected a namespace or a dictionary, got {type(opt).__name__}")
+    raise DiptychError(f"opt: expected a namespace or a dictionary, got {type(opt).__name__}", where=path)
 
 
 def _tensors(model: Any, path: Path) -> dict[str, Tensor]:
@@ -131,19 +132,21 @@ def _tensors(model: Any, path: Path) -> dict[str, Tensor]:
     elif isinstance(model, Mapping):
         pieces = [("", model)]
     else:
-        raise DiptychError(f"{path}: model: expected two or three state dictionaries, or one; got {_kind(model)}")
+        raise DiptychError(f"model: expected two or three state dictionaries, or one; got {_kind(model)}", where=path)
     tensors: dict[str, Tensor] = {}
     for prefix, state in pieces:
         if not isinstance(state, Mapping):
-            raise DiptychError(f"{path}: model: expected state dictionaries, got {_kind(state)}")
+            raise DiptychError(f"model: expected state dictionaries, got {_kind(state)}", where=path)
         for key, tensor in state.items():
             name = _name(str(key), prefix)
             if not isinstance(tensor, Tensor):
-                raise DiptychError(f"{path}: model: {key!r} is {_kind(tensor)}; expected a tensor")
+                raise DiptychError(f"model: {key!r} is {_kind(tensor)}; expected a tensor", where=path)
             if name is None:
-                raise DiptychError(f"{path}: model: {key!r} belongs to no side; expected 'img_enc.…' or 'txt_enc.…'")
+                raise DiptychError(
+                    f"model: {key!r} belongs to no side; expected 'img_enc.…' or 'txt_enc.…'", where=path
+                )
             if name in tensors:
-                raise DiptychError(f"{path}: model: {shown(name)} is there twice")
+                raise DiptychError(f"model: {shown(name)} is there twice", where=path)
             tensors[name] = tensor
     return tensors
 

@@ -102,7 +102,7 @@ def convert(
 def save_converted(converted: Converted, out: Path) -> None:
     """Write the folder, whole or not at all."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DiptychError(f"{out}: already there; expected a new folder, or an empty one")
+        raise DiptychError("already there; expected a new folder, or an empty one", where=out)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as aside:
         made = Path(aside) / out.name

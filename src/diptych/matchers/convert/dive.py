@@ -46,11 +46,12 @@ NOTE = (
 
 def plan_dive(checkpoint: Checkpoint, settings: Settings, words: Words) -> Plan:
     """Set prediction on both sides; its layers must share their weights, as the paper's do."""
-    found = checkpoint.starting("image.cnn.")
-    if found:
+    pixels = checkpoint.starting("image.cnn.")
+    if pixels:
         raise DiptychError(
-            f"{checkpoint.path}: {shown(found[0])} is of a network over pixels; only models over precomputed features "
-            "can be converted from here"
+            f"{shown(pixels[0])} is of a network over pixels; only models over precomputed features "
+            "can be converted from here",
+            where=checkpoint.path,
         )
     for name, value in {
         "img_res_pool": "max", "img_res_first_fc": True, "img_res_first_pool": False, "img_res_last_pool": False,
@@ -70,7 +71,7 @@ def plan_dive(checkpoint: Checkpoint, settings: Settings, words: Words) -> Plan:
     _, wide = linear_shape(checkpoint, f"{first}.2.fn.net.3.weight")
     heads = int(settings.number("heads", 4))
     if inner % heads:
-        raise DiptychError(f"{checkpoint.path}: opt.heads: {heads} heads do not divide {inner}, the rows of to_q")
+        raise DiptychError(f"opt.heads: {heads} heads do not divide {inner}, the rows of to_q", where=checkpoint.path)
     config = DivEConfig(
         dim=dim,
         image=FeatureConfig(feature_dim=features, projection="residual-hidden"),

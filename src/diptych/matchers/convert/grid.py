@@ -83,7 +83,8 @@ def _layout(checkpoint: Checkpoint) -> ResNetLayout:
     if not checkpoint.starting(f"{root}base."):
         name = checkpoint.starting(root)[0]
         raise DiptychError(
-            f"{checkpoint.path}: {shown(name)} is of a network that is not known; expected a ResNet's 'backbone.base.…'"
+            f"{shown(name)} is of a network that is not known; expected a ResNet's 'backbone.base.…'",
+            where=checkpoint.path,
         )
     depths, inner = [], []
     groups = 1
@@ -95,7 +96,7 @@ def _layout(checkpoint: Checkpoint) -> ResNetLayout:
     dim, *_ = checkpoint.shape(f"{root}top.0.0.conv3.weight", 4)
     stem, *_ = checkpoint.shape(f"{root}base.0.weight", 4)
     if not all(depths) or dim % 2 ** (len(STAGES) - 1):
-        raise DiptychError(f"{checkpoint.path}: backbone: not a ResNet of four stages that double their channels")
+        raise DiptychError("backbone: not a ResNet of four stages that double their channels", where=checkpoint.path)
     return ResNetLayout(
         tuple(depths), stem, tuple(inner), dim, groups, style="torchvision" if groups > 1 else "detector"
     )

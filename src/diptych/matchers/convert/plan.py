@@ -55,14 +55,14 @@ def land(plan: Plan, checkpoint: Checkpoint, matcher: Matcher) -> list[str]:
             if name.endswith(f".{COUNTER}"):
                 unused.append(name)
                 continue
-            raise DiptychError(f"{path}: {shown(name)} is left over: a {plan.config.kind} matcher has no such part")
+            raise DiptychError(f"{shown(name)} is left over: a {plan.config.kind} matcher has no such part", where=path)
         if tensor.shape != expected[ours].shape:
             raise DiptychError(
-                f"{path}: {shown(name)} has shape {tuple(tensor.shape)}; expected {tuple(expected[ours].shape)}"
+                f"{shown(name)} has shape {tuple(tensor.shape)}; expected {tuple(expected[ours].shape)}", where=path
             )
         if ours in landed and not ours.endswith(COUNTER) and not torch.equal(landed[ours], tensor):
             raise DiptychError(
-                f"{path}: {shown(name)} and {shown(origins[ours])} must be equal, since this matcher shares the two"
+                f"{shown(name)} and {shown(origins[ours])} must be equal, since this matcher shares the two", where=path
             )
         landed[ours], origins[ours] = tensor, name
     for ours, tensor in expected.items():
@@ -71,7 +71,7 @@ def land(plan: Plan, checkpoint: Checkpoint, matcher: Matcher) -> list[str]:
             continue
         for name in _theirs(ours, plan.names):
             if name not in checkpoint.tensors:
-                raise DiptychError(f"{path}: {shown(name)} is missing")
+                raise DiptychError(f"{shown(name)} is missing", where=path)
     for ours, edit in plan.edits.items():
         landed[ours] = edit(landed[ours])
     matcher.load_state_dict({name: tensor.to(expected[name].dtype) for name, tensor in landed.items()})

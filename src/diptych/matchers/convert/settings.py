@@ -12,9 +12,9 @@ T = TypeVar("T")
 class Settings:
     """The authors' `opt`. What is given wins over what the file holds; what is asked for is remembered for the card."""
 
-    def __init__(self, path: Path, found: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, held: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         self.path = path
-        self._found = found
+        self._held = held
         self._given = given
         self._asked: set[str] = set()
         self.used: dict[str, str] = {}
@@ -22,7 +22,7 @@ class Settings:
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a setting, or the default where neither the file nor the caller has it."""
         self._asked.add(name)
-        for values, origin in ((self._given, "given"), (self._found, "from the file")):
+        for values, origin in ((self._given, "given"), (self._held, "from the file")):
             if values.get(name) is not None:
                 self.used[name] = f"{values[name]!r}, {origin}"
                 return values[name]
@@ -34,7 +34,7 @@ class Settings:
         """A setting that is a number above 0."""
         value = self.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise DiptychError(f"{self.path}: opt.{name}: expected a number above 0, got {value!r}")
+            raise DiptychError(f"opt.{name}: expected a number above 0, got {value!r}", where=self.path)
         return float(value)
 
     def choice(self, name: str, choices: Mapping[str, T], default: str | None = None) -> T:
@@ -43,19 +43,20 @@ class Settings:
         listed = ", ".join(map(str, choices))
         if value is None:
             raise DiptychError(
-                f"{self.path}: opt.{name} is not in the file; give it with --option {name}=…, one of {listed}"
+                f"opt.{name} is not in the file; give it with --option {name}=…, one of {listed}", where=self.path
             )
         if value not in choices:
-            raise DiptychError(f"{self.path}: opt.{name}: {value!r} cannot be converted; expected one of {listed}")
+            raise DiptychError(f"opt.{name}: {value!r} cannot be converted; expected one of {listed}", where=self.path)
         return choices[value]
 
     def expect(self, name: str, value: Any) -> None:
         """A setting that must be so, if it is said at all: a matcher computes nothing else."""
         self._asked.add(name)
-        found = self._given.get(name, self._found.get(name))
-        if found is not None and found != value:
+        said = self._given.get(name, self._held.get(name))
+        if said is not None and said != value:
             raise DiptychError(
-                f"{self.path}: opt.{name} is {found!r}: scores of such a model cannot be reproduced; expected {value!r}"
+                f"opt.{name} is {said!r}: scores of such a model cannot be reproduced; expected {value!r}",
+                where=self.path,
             )
 
     def check_given(self) -> None:

@@ -59,12 +59,14 @@ def gru_side(
     size, word_dim = checkpoint.shape("text.embed.weight", 2)
     if words.vocabulary is None:
         raise DiptychError(
-            f"{checkpoint.path}: the words of its {size:,} embeddings are not in the file; give them with --vocabulary"
+            f"the words of its {size:,} embeddings are not in the file; give them with --vocabulary",
+            where=checkpoint.path,
         )
     if len(words.vocabulary) != size:
         raise DiptychError(
-            f"{checkpoint.path}: {shown('text.embed.weight')} has {size:,} rows, and the vocabulary has "
-            f"{len(words.vocabulary):,} words; expected the one that the model was trained with"
+            f"{shown('text.embed.weight')} has {size:,} rows, and the vocabulary has "
+            f"{len(words.vocabulary):,} words; expected the one that the model was trained with",
+            where=checkpoint.path,
         )
     if bidirectional is None:
         bidirectional = any(name.endswith("_reverse") for name in checkpoint.starting("text.rnn."))
@@ -76,7 +78,7 @@ def gru_side(
 def bert_side(checkpoint: Checkpoint, words: Words) -> TextSide:
     """A BERT with Hugging Face's names, its architecture read from the shapes."""
     if words.vocabulary is not None:
-        raise DiptychError(f"{checkpoint.path}: its text encoder is BERT, which needs no --vocabulary")
+        raise DiptychError("its text encoder is BERT, which needs no --vocabulary", where=checkpoint.path)
     embeddings, layer = "text.bert.embeddings", "text.bert.encoder.layer."
     size, hidden = checkpoint.shape(f"{embeddings}.word_embeddings.weight", 2)
     architecture = {
@@ -93,8 +95,9 @@ def bert_side(checkpoint: Checkpoint, words: Words) -> TextSide:
     tokenizer = _pieces(words.tokenizer)
     if tokenizer.size != size:
         raise DiptychError(
-            f"{checkpoint.path}: {shown(f'{embeddings}.word_embeddings.weight')} has {size:,} rows, and the tokenizer "
-            f"{words.tokenizer} has {tokenizer.size:,} pieces; expected the one that the model was trained with"
+            f"{shown(f'{embeddings}.word_embeddings.weight')} has {size:,} rows, and the tokenizer "
+            f"{words.tokenizer} has {tokenizer.size:,} pieces; expected the one that the model was trained with",
+            where=checkpoint.path,
         )
     name = Path(words.tokenizer).resolve().name if Path(words.tokenizer).is_dir() else words.tokenizer
     assets = {"text_backbone/config.json": architecture}

@@ -52,34 +52,35 @@ def read_vocabulary(path: Path) -> Vocabulary:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise DiptychError(f"{path}: cannot be read: {error.strerror}") from None
+        raise DiptychError(f"cannot be read: {error.strerror}", where=path) from None
     try:
         content = Reader().read(data)
     except (NotUnderstoodError, ValueError, IndexError, KeyError, TypeError, UnicodeError) as error:
         raise DiptychError(
-            f"{path}: not a vocabulary that can be read without running it ({error}); expected a pickle of a class "
-            'named Vocabulary, or give the vocabulary as JSON: {"word2idx": {word: number}}'
+            f"not a vocabulary that can be read without running it ({error}); expected a pickle of a class "
+            'named Vocabulary, or give the vocabulary as JSON: {"word2idx": {word: number}}',
+            where=path,
         ) from None
     try:
         return Vocabulary(_words(content, path))
     except DiptychError as error:
-        raise error if str(path) in str(error) else DiptychError(f"{path}: {error}") from None
+        raise DiptychError(error.within(path), where=path) from None
 
 
 def _words(content: Any, path: Path) -> list[str]:
     tree = content.state if isinstance(content, Plain) else content
     if not isinstance(tree, dict):
-        raise DiptychError(f"{path}: expected a Vocabulary or a dictionary, got a {type(tree).__name__}")
+        raise DiptychError(f"expected a Vocabulary or a dictionary, got a {type(tree).__name__}", where=path)
     table = tree.get("word2idx", tree.get("idx2word", tree))
     if isinstance(table, dict) and "word2idx" not in tree and "idx2word" in tree:
         table = {word: number for number, word in table.items()}
     if isinstance(table, list):
         table = {word: number for number, word in enumerate(table)}
     if not isinstance(table, dict) or not table:
-        raise DiptychError(f"{path}: word2idx: expected a dictionary of words and their numbers")
+        raise DiptychError("word2idx: expected a dictionary of words and their numbers", where=path)
     by_number = {number: word for word, number in table.items() if type(number) is int and isinstance(word, str)}
     if sorted(by_number) != list(range(len(table))):
-        raise DiptychError(f"{path}: word2idx: expected words with the numbers 0 to {len(table) - 1}, each once")
+        raise DiptychError(f"word2idx: expected words with the numbers 0 to {len(table) - 1}, each once", where=path)
     return [by_number[i] for i in range(len(table))]
 
 

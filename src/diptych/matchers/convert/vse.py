@@ -68,9 +68,10 @@ def plan_vse_infinity(checkpoint: Checkpoint, settings: Settings, words: Words) 
 
 
 def _no_network(checkpoint: Checkpoint, prefix: str) -> None:
-    found = checkpoint.starting(prefix)
-    if found:
+    pixels = checkpoint.starting(prefix)
+    if pixels:
         raise DiptychError(
-            f"{checkpoint.path}: {shown(found[0])} is of a network over pixels; only models over precomputed features "
-            "can be converted from here"
+            f"{shown(pixels[0])} is of a network over pixels; only models over precomputed features "
+            "can be converted from here",
+            where=checkpoint.path,
         )

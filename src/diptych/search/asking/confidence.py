@@ -78,6 +78,7 @@ class BackgroundQueries:
         self._sentences: np.ndarray | None = None
         self._pictures: np.ndarray | None = None
         self._laws: dict[tuple[object, ...], Gumbel] = {}
+        self._identity: str | None = None
 
     def confidences(
         self, query: SearchQuery, vectors: np.ndarray, scores: np.ndarray, kind: Kind, where: Sequence[Condition]
@@ -85,6 +86,7 @@ class BackgroundQueries:
         """Confidences (n,) of results with vectors (n, K, d) and scores (n,)."""
         if not len(vectors):
             return np.zeros(0)
+        self._see_store()
         queries, weights = self.queries(query)
         mean, spread = self._moments(queries, weights, vectors)
         law = self._law(query, queries, weights, kind)
@@ -123,6 +125,14 @@ class BackgroundQueries:
         with self._lock:
             self._laws.clear()
             self._pictures = None
+
+    def _see_store(self) -> None:
+        """Forget what belongs to a store that another one took the place of."""
+        identity = self.store.identity
+        with self._lock:
+            known, self._identity = self._identity, identity
+        if known not in (None, identity):
+            self.forget()
 
     def keep(self, kind: Kind) -> None:
         """Write the law of plain sentences into the index, so that readers need not work it out."""

@@ -9,11 +9,12 @@ import torch
 from PIL import Image
 
 from diptych.common.errors import DiptychError, nearest
+from diptych.data.open_picture import open_picture
 from diptych.matchers.kept import Kept
 from diptych.scoring.candidates import score_candidates
 from diptych.scoring.fusion import Fusion
 from diptych.search.asking.query import SearchQuery, Term
-from diptych.search.models.embedder import LocalsSource, load_search_matcher, open_upright
+from diptych.search.models.embedder import LocalsSource, load_search_matcher
 from diptych.search.models.model_names import canonical_name
 from diptych.search.stores.keys import open_key
 from diptych.search.stores.store import Entry, Kind
@@ -88,7 +89,7 @@ class Reranker:
         if texts:
             return self.matcher.encode_texts(texts)
         pictures = [term.value for term in terms if not isinstance(term.value, str | np.ndarray)]
-        return self.matcher.encode_images([open_upright(picture, self._side) for picture in pictures])
+        return self.matcher.encode_images([open_picture(picture, self._side) for picture in pictures])
 
     def _keep_pictures(self, entries: Sequence[Entry], kept: LocalsSource | None) -> tuple[Kept | None, dict[str, int]]:
         """What the matcher keeps of the candidates that can be had, and the row of each."""
@@ -105,7 +106,7 @@ class Reranker:
             if entry.key in rows:
                 continue
             try:
-                image = open_upright(open_key(entry.key), self._side)
+                image = open_picture(open_key(entry.key), self._side)
             except DiptychError:
                 continue  # the file is gone or broken since it was indexed
             rows[entry.key] = len(stored) + len(images)

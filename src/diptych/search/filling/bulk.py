@@ -31,15 +31,6 @@ def is_first() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def own_device() -> str:
-    """This process's GPU, where there are any."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return "cpu"
-    return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
-
-
 @contextmanager
 def together() -> Iterator[None]:
     """Join the other processes; the first one lets them go at the end, also after an error."""
@@ -86,20 +77,20 @@ def take_part(load: Any) -> int:
         try:
             if embed is None:
                 embed = load(settings)
-            outcome: list[Outcome] | str = _embedded(embed, entries)
+            outcome: list[Outcome] | DiptychError = _embedded(embed, entries)
         except DiptychError as error:
-            outcome = str(error)
+            outcome = error
         _collect(outcome)
         count += len(entries)
     return count
 
 
-def _embedded(embed: Embed, entries: list[NewEntry]) -> list[Outcome] | str:
+def _embedded(embed: Embed, entries: list[NewEntry]) -> list[Outcome] | DiptychError:
     """Outcomes, or the error that the first process shall raise for all."""
     try:
         return [outcome for outcomes in embed(entries) for outcome in outcomes]
     except DiptychError as error:
-        return str(error)
+        return error
 
 
 def _send(tasks: list[Any] | None) -> Any:
@@ -111,14 +102,14 @@ def _send(tasks: list[Any] | None) -> Any:
     return got[0]
 
 
-def _collect(outcome: list[Outcome] | str) -> Iterator[list[Outcome]]:
+def _collect(outcome: list[Outcome] | DiptychError) -> Iterator[list[Outcome]]:
     """Gather to the first process, which goes on with every process's outcomes; the others get none."""
     import torch.distributed as dist
 
     gathered: list[Any] | None = [None] * world_size() if is_first() else None
     dist.gather_object(outcome, gathered, dst=0)
     parts = gathered or []
-    error = next((part for part in parts if isinstance(part, str)), None)
+    error = next((part for part in parts if isinstance(part, DiptychError)), None)
     if error is not None:
-        raise DiptychError(error)
+        raise error
     return iter([part for part in parts if part])

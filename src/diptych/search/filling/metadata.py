@@ -23,7 +23,7 @@ def read_metadata(path: Path) -> dict[str, dict[str, Value]]:
     for where, record in _records(path):
         column = fields.pick(record, fields.PICTURES)
         if column is None or not isinstance(record[column], str) or not record[column]:
-            raise DiptychError(f"{where}: expected a column 'path' or 'file_name' with a picture's path")
+            raise DiptychError("expected a column 'path' or 'file_name' with a picture's path", where=where)
         picture = os.path.normpath(os.path.join(os.path.abspath(path.parent), os.path.expanduser(record[column])))
         table[picture] = columns_of(record, without=(column,))
     return table
@@ -47,7 +47,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of a table of any kind, each with its place."""
     suffix = path.suffix.lower()
     if not path.is_file():
-        raise DiptychError(f"{path}: no such file; expected a table of metadata (csv, tsv, jsonl or parquet)")
+        raise DiptychError("no such file; expected a table of metadata (csv, tsv, jsonl or parquet)", where=path)
     if suffix == ".parquet":
         for row, record in parquet_rows(path):
             yield f"{path}: row {row}", record
@@ -63,9 +63,9 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 try:
                     record = json.loads(line)
                 except json.JSONDecodeError as error:
-                    raise DiptychError(f"{path}: line {number}: not valid JSON: {error.msg}") from None
+                    raise DiptychError(f"line {number}: not valid JSON: {error.msg}", where=path) from None
                 if not isinstance(record, dict):
-                    raise DiptychError(f"{path}: line {number}: expected an object")
+                    raise DiptychError(f"line {number}: expected an object", where=path)
                 yield f"{path}: line {number}", record
     else:
-        raise DiptychError(f"{path}: expected a table of metadata: csv, tsv, jsonl or parquet")
+        raise DiptychError("expected a table of metadata: csv, tsv, jsonl or parquet", where=path)

@@ -38,7 +38,7 @@ class NewEntry:
         try:
             digest = content_digest(self.text if self.kind == "sentence" else self.open)
         except OSError as error:
-            raise DiptychError(f"{self.key}: cannot be read: {error.strerror}") from None
+            raise DiptychError(f"cannot be read: {error.strerror}", where=self.key) from None
         return replace(self, stamp=replace(self.stamp, digest=digest))
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import DataProblem, Item
+from diptych.data.collection import DataProblem
+from diptych.data.open_picture import open_with_size
 from diptych.encoders.backbones import Extractor, Size
-from diptych.encoders.preprocess import read_picture
 from diptych.search.filling.new_entry import Failed, NewEntry, Outcome
 from diptych.search.models.embedder import Embedder, LocalsSource
 from diptych.search.stores.store import Entry
@@ -124,12 +124,12 @@ def _prepare(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper
             elif entry.kind == "sentence":
                 ready.append((entry, np.empty(0), None, (0, 0)))
             else:
-                image, size = read_picture(Item(entry.key, (), open=entry.open), side)
+                assert entry.open is not None  # which pictures always have
+                image, size = open_with_size(entry.open, side)
                 extra = None if keeper is None or keeper.extractor is None else keeper.extractor.prepare(image)
                 ready.append((entry, embedder.prepare(image), extra, size))
         except DiptychError as error:
-            where = str(error).partition(": ")[0] if ": " in str(error) else entry.key
-            done.append(Failed(entry.key, DataProblem(where, str(error).removeprefix(f"{where}: "))))
+            done.append(Failed(entry.key, DataProblem(error.where or entry.key, error.what)))
     return _Prepared(ready, done)
 
 

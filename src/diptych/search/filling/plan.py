@@ -16,6 +16,8 @@ from diptych.search.stores.store import Stamp, Store, Value
 
 # A store's property of this name says that all parts of a file are in it: its size, time and what was wanted of it.
 WHOLE = "whole:"
+# So many files of a folder may go at once without a question, however few are left.
+HANDFUL = 5
 Metadata = Mapping[str, dict[str, Value]]
 
 
@@ -28,26 +30,46 @@ class Counts:
     gone: int
 
 
+@dataclass(frozen=True)
+class Missing:
+    """A folder of which so much is gone that it may only be out of reach: a disk that is not mounted, a mistyped path.
+
+    gone: files that the index knows and that are not there
+    known: files that the index knows
+    """
+
+    root: str
+    gone: int
+    known: int
+
+    def __str__(self) -> str:
+        which = "all" if self.gone == self.known else f"{self.gone:,} of"
+        return f"{self.root}: {which} {self.known:,} files that the index knows are gone"
+
+
 class SyncPlan:
     """Files to read and entries that lost their file. In a temporary database, so that its size costs no memory."""
 
     def __init__(self) -> None:
         self._db = sqlite3.connect("", isolation_level=None)
         self._db.execute("CREATE TABLE waiting (path TEXT, kind TEXT, size INTEGER, changed INTEGER, known TEXT)")
-        self._db.execute("CREATE TABLE gone (key TEXT PRIMARY KEY, size INTEGER, digest TEXT) WITHOUT ROWID")
+        self._db.execute(
+            "CREATE TABLE gone (key TEXT PRIMARY KEY, size INTEGER, digest TEXT, root TEXT, path TEXT) WITHOUT ROWID"
+        )
         self._db.execute("CREATE INDEX gone_by_size ON gone (size)")
         self.problems: list[DataProblem] = []
         self.unchanged = 0
+        self.known: dict[str, int] = {}  # files that the index has of each root
 
     def wait(self, file: FoundFile, known: str = "") -> None:
         """A file has to be read; `known` is the digest that the index has of it."""
         row = (file.path, file.kind, file.size, file.changed, known)
         self._db.execute("INSERT INTO waiting VALUES (?, ?, ?, ?, ?)", row)
 
-    def lose(self, stamp: Stamp) -> None:
+    def lose(self, stamp: Stamp, root: str, path: str) -> None:
         """An entry's file is not there any more."""
-        row = (stamp.key, stamp.size, stamp.digest)
-        self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?, ?)", row)
+        row = (stamp.key, stamp.size, stamp.digest, root, path)
+        self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?, ?, ?, ?)", row)
 
     def waiting(self) -> Iterator[tuple[FoundFile, str]]:
         """The files to read, with what is known of them."""
@@ -67,10 +89,18 @@ class SyncPlan:
             self._db.execute("DELETE FROM gone WHERE key = ?", (key,))
         return key
 
-    def gone(self) -> Iterator[str]:
-        """The keys of entries that lost their file."""
-        for (key,) in self._db.execute("SELECT key FROM gone ORDER BY key"):
-            yield key
+    def gone(self, without: Sequence[Missing] = ()) -> Iterator[str]:
+        """The keys of entries that lost their file, without those of some roots."""
+        left_out = {missing.root for missing in without}
+        for key, root in self._db.execute("SELECT key, root FROM gone ORDER BY key"):
+            if root not in left_out:
+                yield key
+
+    def missing(self) -> tuple[Missing, ...]:
+        """The roots of which all is gone, or most and more than a handful; what was found elsewhere is not."""
+        rows = self._db.execute("SELECT root, count(DISTINCT path) FROM gone GROUP BY root ORDER BY root").fetchall()
+        lost = (Missing(root, gone, self.known[root]) for root, gone in rows)
+        return tuple(m for m in lost if m.gone == m.known or (m.gone > HANDFUL and 2 * m.gone > m.known))
 
     def counts(self) -> Counts:
         """How much there is to do."""
@@ -91,7 +121,8 @@ def make_plan(store: Store, roots: Sequence[str], choice: Choice, metadata: Meta
     for root in roots:
         unreadable: list[str] = []
         walked = walk(root, choice, plan.problems, unreadable)
-        stored = _stored(store, root, choice)
+        stored = _counted(_stored(store, root, choice), plan.known, root)
+        plan.known[root] = 0
         file, entry = next(walked, None), next(stored, None)
         while file is not None or entry is not None:
             if file is not None and file.kind == "heic" and not heic_is_read():
@@ -103,7 +134,7 @@ def make_plan(store: Store, roots: Sequence[str], choice: Choice, metadata: Meta
                 file = next(walked, None)
             elif file is None or entry.order < file.order:
                 if not entry.path.startswith(tuple(unreadable)):
-                    _lose(plan, store, entry)
+                    _lose(plan, store, root, entry)
                 entry = next(stored, None)
             else:
                 if entry.same(file, properties, choice, metadata):
@@ -163,9 +194,15 @@ def _stored(store: Store, root: str, choice: Choice) -> Iterator[_Stored]:
         yield _Stored(path, next(stamps))
 
 
-def _lose(plan: SyncPlan, store: Store, entry: _Stored) -> None:
+def _counted(stored: Iterator[_Stored], counts: dict[str, int], root: str) -> Iterator[_Stored]:
+    for entry in stored:
+        counts[root] += 1
+        yield entry
+
+
+def _lose(plan: SyncPlan, store: Store, root: str, entry: _Stored) -> None:
     if entry.path == entry.first.key:
-        plan.lose(entry.first)
+        plan.lose(entry.first, root, entry.path)
         return
     for stamp in store.stamps(entry.path + "#"):
-        plan.lose(stamp)
+        plan.lose(stamp, root, entry.path)

@@ -35,7 +35,7 @@ def read_parts(file: FoundFile, what: What) -> Iterator[Piece]:
         else:
             yield from _lines(file)
     except DiptychError as error:
-        yield DataProblem(file.path, str(error).removeprefix(f"{file.path}: "))
+        yield DataProblem(file.path, error.within(file.path))
     except UnicodeDecodeError as error:
         yield DataProblem(file.path, f"not valid UTF-8: {error.reason} at byte {error.start}")
     except OSError as error:

@@ -10,7 +10,7 @@ from diptych.common.progress import progress_bar
 from diptych.data.collection import DataProblem
 from diptych.data.pictures import PictureFile
 from diptych.search.filling.new_entry import NewEntry, Outcome, picture_of
-from diptych.search.filling.plan import WHOLE, Metadata, SyncPlan, make_plan, metadata_digest, whole_value
+from diptych.search.filling.plan import WHOLE, Metadata, Missing, SyncPlan, make_plan, metadata_digest, whole_value
 from diptych.search.filling.read_items import read_parts
 from diptych.search.filling.walk import Choice, FoundFile
 from diptych.search.stores.store import Entry, Stamp, Store
@@ -22,7 +22,10 @@ AT_ONCE = 500
 
 @dataclass(frozen=True)
 class SyncReport:
-    """What a run did, in entries, and what it could not read."""
+    """What a run did, in entries, and what it could not read.
+
+    missing: folders of which so much is gone that nothing of them was deleted without being told to
+    """
 
     added: int = 0
     changed: int = 0
@@ -31,6 +34,7 @@ class SyncReport:
     unchanged: int = 0
     seconds: float = 0.0
     problems: tuple[DataProblem, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -157,11 +161,17 @@ Embed = Callable[[Iterable[NewEntry]], Iterator[list[Outcome]]]
 
 
 def sync(
-    store: Store, roots: Sequence[str], embed: Callable[[], Embed], choice: Choice, metadata: Metadata
+    store: Store,
+    roots: Sequence[str],
+    embed: Callable[[], Embed],
+    choice: Choice,
+    metadata: Metadata,
+    delete: bool = False,
 ) -> SyncReport:
     """Bring a store in step with the files below `roots` (absolute paths, none inside another).
 
     embed: makes the function that embeds, which may take long; asked for only where something needs embedding
+    delete: also where all or most of a root is gone, which may only be a disk that is not mounted
     """
     started = time.monotonic()
     plan = make_plan(store, roots, choice, metadata)
@@ -182,12 +192,15 @@ def sync(
                     note = f"{len(writer.problems)} unreadable" if writer.problems else ""
                     bar.update(task, advance=len(outcomes), note=note)
             writer.commit()
-            writer.delete(plan.gone())
+            missing = () if delete else plan.missing()
+            writer.delete(plan.gone(without=missing))
         problems = (*plan.problems, *writer.problems)
     finally:
         plan.close()
     seconds = time.monotonic() - started
-    return SyncReport(writer.added, writer.changed, writer.moved, writer.deleted, plan.unchanged, seconds, problems)
+    return SyncReport(
+        writer.added, writer.changed, writer.moved, writer.deleted, plan.unchanged, seconds, problems, missing
+    )
 
 
 def _waiting(

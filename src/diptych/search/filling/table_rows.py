@@ -32,7 +32,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise DiptychError(f"{path}: needs the package pyarrow; install diptych[search]") from None
+        raise DiptychError("needs the package pyarrow; install diptych[search]", where=path) from None
     try:
         with parquet.ParquetFile(path) as table:
             row = 0
@@ -41,4 +41,4 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     yield row, record
                     row += 1
     except pyarrow.ArrowException as error:
-        raise DiptychError(f"{path}: not a readable parquet file: {error}") from None
+        raise DiptychError(f"not a readable parquet file: {error}", where=path) from None

@@ -14,19 +14,18 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.data.batches import LocalFeatures, Pixels, pad_regions
-from diptych.data.collection import Item, Open
-from diptych.data.pictures import PictureFile, to_rgb, upright
+from diptych.data.open_picture import Picture, open_picture
 from diptych.data.tokens import encode
 from diptych.encoders.backbones import Extractor, Size
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.extract import load_extractor
 from diptych.encoders.images import FeatureConfig
-from diptych.encoders.preprocess import read_picture
 from diptych.encoders.sources import matcher_folder, shipped_folder
 from diptych.evaluation.runs import model_folder
-from diptych.matchers.base import Matcher, Picture
+from diptych.matchers.base import Matcher
 from diptych.search.models.model_names import SHIPPED, canonical_name
 
 # Two models that give this picture or sentence vectors further apart than this are not the same model.
@@ -85,8 +84,9 @@ class Embedder:
         layout = matcher.layout()
         if layout is None:
             raise DiptychError(
-                f"{name}: this {matcher.title} scores each pair for itself and cannot search by vectors; it can "
-                "re-rank (--rerank). Searching needs a model that compares vectors"
+                f"this {matcher.title} scores each pair for itself and cannot search by vectors; it can "
+                "re-rank (--rerank). Searching needs a model that compares vectors",
+                where=name,
             )
         self.name = name
         self.matcher = matcher.eval()
@@ -138,7 +138,7 @@ class Embedder:
         parts = [np.zeros((0, self.layout.set_size, self.layout.dim), np.float32)]
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
             for start in range(0, len(pictures), batch_size):
-                images = list(threads.map(lambda p: open_upright(p, self.side), pictures[start : start + batch_size]))
+                images = list(threads.map(lambda p: open_picture(p, self.side), pictures[start : start + batch_size]))
                 pixels = list(threads.map(self.prepare, images))
                 parts.append(self.embed_pixels(pixels, [image.size for image in images]).vectors)
         return np.concatenate(parts)
@@ -166,16 +166,6 @@ def probe_picture() -> Image.Image:
     return Image.fromarray(values.astype(np.uint8))
 
 
-def open_upright(picture: Picture, side: int) -> Image.Image:
-    """A picture in RGB, turned as its EXIF says; a large JPEG file only as large as `side` needs."""
-    if isinstance(picture, str | Path):
-        picture = PictureFile(Path(picture))
-    if callable(picture):
-        opener: Open = picture
-        return read_picture(Item("", (), open=opener), side)[0]
-    return to_rgb(upright(picture.copy()))
-
-
 @contextmanager
 def _one_core(wanted: bool) -> Iterator[None]:
     """Where wanted, this thread's products run on one core."""
@@ -199,18 +189,10 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def load_search_matcher(name: str, device: torch.device | str | None = None) -> Matcher:
     """A matcher by name: one that ships, a run, a folder, or a name of the hub."""
     if name in SHIPPED and shipped_folder(name) is None:
-        raise DiptychError(f"{name}: this installation of Diptych does not carry that model; name another with --model")
+        raise DiptychError(
+            "this installation of Diptych does not carry that model; name another with --model", where=name
+        )
     return Matcher.from_pretrained(model_folder(name)).to(pick_device(device))
-
-
-def pick_device(device: torch.device | str | None) -> torch.device:
-    """The one that is asked for; else a GPU where there is one."""
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
-        raise DiptychError(f"device {device}: not available here: {str(error).splitlines()[0]}") from None
 
 
 def load_embedder(name: str | Path, device: torch.device | str | None = None) -> Embedder:

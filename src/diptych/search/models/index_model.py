@@ -63,12 +63,13 @@ class IndexModel:
         elif self.name != name:
             self.store.close()
             raise DiptychError(
-                f"{self.store.address}: made with {self.name or ELSEWHERE!r}, not {name or ELSEWHERE!r}; "
-                "index into another file with --index"
+                f"made with {self.name or ELSEWHERE!r}, not {name or ELSEWHERE!r}; "
+                "index into another file with --index",
+                where=self.store.address,
             )
         elif locals_ and locals_ != self._properties.get("locals"):
             self.store.close()
-            raise DiptychError(f"{self.store.address}: made without these local features; index into another file")
+            raise DiptychError("made without these local features; index into another file", where=self.store.address)
         self._properties = self.store.properties
 
     def use(self, embedder: "Embedder") -> None:
@@ -84,7 +85,7 @@ class IndexModel:
         with self._lock:
             if self._embedder is None:
                 if not self.name:
-                    raise DiptychError(f"{self.store.address}: has {ELSEWHERE} and no model to embed with")
+                    raise DiptychError(f"has {ELSEWHERE} and no model to embed with", where=self.store.address)
                 self.use(load_embedder(self.name, self.device))
             assert self._embedder is not None
             return self._embedder
@@ -110,8 +111,9 @@ class IndexModel:
             self._properties[name] = probe
         elif known is not None and not same_probe(known, probe):
             raise DiptychError(
-                f"{self.store.address}: the model {embedder.name!r} is no longer what it was when the index was made: "
-                "its vectors differ; index again into another file"
+                f"the model {embedder.name!r} is no longer what it was when the index was made: "
+                "its vectors differ; index again into another file",
+                where=self.store.address,
             )
 
 
@@ -122,6 +124,6 @@ def locals_of(reranker: str) -> "LocalsSource":
     source = LocalsSource.of(load_search_matcher(reranker, "cpu").feature_source)
     if source is None:
         raise DiptychError(
-            f"{reranker}: reads pictures itself; only what a model over local features needs can be kept"
+            "reads pictures itself; only what a model over local features needs can be kept", where=reranker
         )
     return source

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 # What comes with Diptych.
-SHIPPED = ("default", "default-reranker")
+SHIPPED = ("default",)
 
 
 def canonical_name(name: str | Path) -> str:

@@ -6,6 +6,7 @@ properties and the locals, cut into pieces of text as long as the server takes.
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from diptych.search.stores.store import (
     Layout,
     Search,
     Stamp,
+    are_units,
     check_entries,
     check_key,
     check_layout,
@@ -44,6 +46,8 @@ from diptych.search.stores.store import (
 )
 
 KEYS_AT_ONCE, ROWS_AT_ONCE, NUMBERS_AT_ONCE = 1_000, 4_096, 10_000
+
+CHECKED_AT_ONCE = 1024
 
 
 class MilvusStore:
@@ -89,6 +93,11 @@ class MilvusStore:
     def layout(self) -> Layout:
         """d, K and alpha."""
         return self._layout
+
+    @property
+    def identity(self) -> str:
+        """The address: a collection that was made again is not told from the one before."""
+        return self.address
 
     @property
     def dim(self) -> int:
@@ -205,6 +214,14 @@ class MilvusStore:
             return sum(1 for _ in self._fitting(where, []))
         whole = " and ".join(["element == 0", *filter(None, [expression])])
         return int(self._server.query(self._name, whole, ["count(*)"])[0]["count(*)"])
+
+    def damaged(self) -> Iterator[str]:
+        """The keys of entries whose vectors have not the length 1 that they were written with."""
+        stamps = self.stamps()
+        while some := [stamp.key for stamp in islice(stamps, CHECKED_AT_ONCE)]:
+            for entry in self.get(some, locals=False):
+                if entry is not None and not are_units(entry.vectors[None])[0]:
+                    yield entry.key
 
     def prepare(self, queries: np.ndarray | None = None) -> None:
         """Beyond the exact range, have the server build its approximate index, and measure its recall."""

@@ -1,45 +1,37 @@
-"""The SQLite file of a store: its tables, a connection a thread, and errors in plain words."""
+"""The SQLite file of a store: seen to be the same at every look, a connection a thread, errors in plain words."""
 
 import os
 import sqlite3
 import threading
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from diptych.common.errors import DiptychError
+from diptych.search.stores.sqlite_making import APPLICATION_ID, VERSION, make_file
 from diptych.search.stores.store import Layout, check_layout
 
-APPLICATION_ID = 0x44495054  # "DIPT"
-VERSION = 2
-# A vector of 512 floats is 2 KiB: pages of 4 KiB would stay half empty.
-PAGE_SIZE = 16384
+# What an index is made with, among a store's properties: another one's vectors cannot be compared with these.
+MADE_WITH = ("model", "locals")
 
-SCHEMA = (
-    # forgotten: deletions up to this number are no longer listed in `deletions`
-    """CREATE TABLE store (uid TEXT NOT NULL, dim INTEGER NOT NULL, set_size INTEGER NOT NULL, alpha REAL NOT NULL,
-        forgotten INTEGER NOT NULL DEFAULT 0, similarity TEXT NOT NULL)""",
-    "CREATE TABLE properties (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    """CREATE TABLE entries (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE,
-        kind TEXT NOT NULL CHECK (kind IN ('picture', 'sentence')), text TEXT NOT NULL, size INTEGER NOT NULL,
-        changed INTEGER NOT NULL, digest TEXT NOT NULL, spread INTEGER NOT NULL)""",
-    "CREATE INDEX entries_by_spread ON entries (spread)",
-    """CREATE TABLE metadata (entry INTEGER NOT NULL REFERENCES entries ON DELETE CASCADE, name TEXT NOT NULL,
-        value NOT NULL, PRIMARY KEY (entry, name)) WITHOUT ROWID""",
-    "CREATE INDEX metadata_by_value ON metadata (name, value)",
-    "CREATE TABLE vectors (entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, data BLOB NOT NULL)",
-    """CREATE TABLE locals (entry INTEGER PRIMARY KEY REFERENCES entries ON DELETE CASCADE, cells INTEGER NOT NULL,
-        width INTEGER NOT NULL, data BLOB NOT NULL)""",
-    "CREATE TABLE deletions (sequence INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL)",
-    """CREATE TRIGGER entry_is_gone AFTER DELETE ON entries
-        BEGIN INSERT INTO deletions (entry) VALUES (old.id); END""",
-)
+
+@dataclass(frozen=True)
+class _About:
+    """What a file says of itself."""
+
+    uid: str
+    layout: Layout
+    version: int
+    made_with: dict[str, str]
 
 
 class SqliteFile:
     """A store's file, opened or made. Each thread has a connection of its own, closed with it or with the file.
+
+    Every look sees first whether the file is still the one that was opened. One that was made again in its place for
+    the same model is opened again; `generation` counts how often. Anything else, or none, is an error.
 
     patience: seconds to wait for another process that is writing
     """
@@ -53,36 +45,102 @@ class SqliteFile:
         self.closed = False
         with self.explained():
             if layout is not None and (not path.exists() or path.stat().st_size == 0):
-                _make(path, layout)
+                make_file(path, layout)
             if not path.exists():
                 raise DiptychError(f"{path}: no such index")
-            self._check_header()
-            self._check_tables()
-            # Version 1 knew one similarity of sets, the default.
-            version = self.connection().execute("PRAGMA user_version").fetchone()[0]
-            columns = "uid, dim, set_size, alpha" + (", similarity" if version > 1 else "")
-            row = self.connection().execute(f"SELECT {columns} FROM store").fetchone()
-        self.uid: str = row[0]
-        self.layout = Layout(*row[1:])
-        try:
-            check_layout(self.layout, layout, str(path))
-        except DiptychError:
-            self.close()
-            raise
+            self._seen = _signature(path)
+            self._about = self._read_about()
+        self._generation = 0
+        self._made_with = self._about.made_with
+        check_layout(self._about.layout, layout, str(path))
+
+    @property
+    def layout(self) -> Layout:
+        """d, K and alpha."""
+        return self._about.layout
+
+    @property
+    def uid(self) -> str:
+        """Which store it is, in this thread's last look."""
+        return self._last.about.uid
+
+    @property
+    def checksummed(self) -> bool:
+        """Whether checksums are kept in it; files from before version 3 have none."""
+        return self._last.about.version >= 3
+
+    @property
+    def generation(self) -> int:
+        """How often the file had been replaced by this thread's last look."""
+        return self._last.generation
+
+    @property
+    def _last(self) -> "_Handle":
+        if getattr(self._local, "handle", None) is None:
+            self.connection()
+        handle: _Handle = self._local.handle
+        return handle
 
     def connection(self) -> sqlite3.Connection:
-        """This thread's connection."""
-        if self.closed:
-            raise DiptychError(f"{self.path}: the store is closed")
-        handle: _Handle | None = getattr(self._local, "handle", None)
-        if handle is None or handle.process != os.getpid():
-            handle = self._local.handle = _Handle(self._connect())
+        """This thread's connection, to the file that is there now."""
+        while True:
+            if self.closed:
+                raise DiptychError(f"{self.path}: the store is closed")
+            self._look()
+            handle: _Handle | None = getattr(self._local, "handle", None)
+            if handle is not None and handle.process == os.getpid() and handle.generation == self._generation:
+                return handle.connection
             with self._lock:
-                for ended in [h for h in self._handles if not h.thread.is_alive()]:
+                generation, about, seen = self._generation, self._about, self._seen
+            fresh = _Handle(self._connect(), generation, about)
+            with self._lock:
+                for ended in [h for h in self._handles if not h.thread.is_alive() or h is handle]:
                     ended.close()
                     self._handles.remove(ended)
-                self._handles.append(handle)
-        return handle.connection
+                self._handles.append(fresh)
+            self._local.handle = fresh
+            # What was opened is what was looked at, unless it was replaced in between.
+            if _signature(self.path)[:2] == seen[:2]:
+                return fresh.connection
+
+    def noted(self, properties: Mapping[str, str]) -> None:
+        """Properties were written; those that a file made again must share are kept in mind."""
+        own = {name: value for name, value in properties.items() if name in MADE_WITH}
+        self._made_with = {**self._made_with, **own}
+
+    def _look(self) -> None:
+        """See that the file is the one that was opened, or open the one that took its place."""
+        try:
+            seen = _signature(self.path)
+            if seen == self._seen:
+                return
+            with self._lock:
+                if seen == self._seen:
+                    return
+                about = self._read_about()
+                # A file of the same inode is another where it was written over.
+                if seen[:2] != self._seen[:2] or about.uid != self._about.uid:
+                    self._check_replaced(about)
+                    self._about = about
+                    self._generation += 1
+                self._seen = seen
+        except FileNotFoundError:
+            raise DiptychError(
+                f"{self.path}: no such index any more: it was deleted or moved while it was open"
+            ) from None
+
+    def _check_replaced(self, about: _About) -> None:
+        where = f"{self.path}: replaced while it was open by an index"
+        if about.layout != self._about.layout:
+            raise DiptychError(f"{where} made for {about.layout}, not {self._about.layout}; open it again")
+        if about.made_with == self._made_with:
+            return
+        if "model" not in about.made_with:
+            raise DiptychError(f"{where} that was never filled; run `diptych index` again")
+        model, own = (names.get("model") or "vectors from elsewhere" for names in (about.made_with, self._made_with))
+        if model == own:
+            raise DiptychError(f"{where} made with {model!r} and other local features; open it again")
+        raise DiptychError(f"{where} made with {model!r}, not {own!r}; open it again")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -129,11 +187,12 @@ class SqliteFile:
             self._handles.clear()
 
     def _connect(self) -> sqlite3.Connection:
-        address = f"file:{quote(str(self.path.absolute()))}"
+        # Without this mode SQLite would leave an empty file where there is none.
+        address = f"file:{quote(str(self.path.absolute()))}?mode=rw"
         wal = self.path.with_name(self.path.name + "-wal")
         if not os.access(self.path.parent, os.W_OK) and not wal.exists():
             # Where nothing can be written, a write-ahead log cannot be opened, and none is needed.
-            address += "?immutable=1"
+            address += "&immutable=1"
         db = sqlite3.connect(address, self.patience, isolation_level=None, check_same_thread=False, uri=True)
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA synchronous = FULL")
@@ -141,58 +200,45 @@ class SqliteFile:
         db.execute("PRAGMA journal_size_limit = 67108864")
         return db
 
-    def _check_header(self) -> None:
-        """Say so before SQLite touches it when the file is something else."""
+    def _read_about(self) -> _About:
+        """What the file says of itself, read over a connection that has seen nothing before."""
         if self.path.is_dir():
             raise DiptychError(f"{self.path}: a folder; expected the file of an index")
-        with self.path.open("rb") as file:
+        if not self.path.is_file():
+            raise DiptychError(f"{self.path}: not a plain file; expected the file of an index")
+        with self.path.open("rb") as file:  # before SQLite touches it
             if file.read(16) != b"SQLite format 3\0":
                 raise DiptychError(f"{self.path}: not an index (not an SQLite file)")
+        with closing(self._connect()) as db:
+            application = db.execute("PRAGMA application_id").fetchone()[0]
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if application != APPLICATION_ID:
+                raise DiptychError(f"{self.path}: an SQLite file, but not an index")
+            if version > VERSION:
+                raise DiptychError(
+                    f"{self.path}: made by a newer Diptych (version {version} of the file, this one knows {VERSION})"
+                )
+            # Version 1 knew one similarity of sets, the default.
+            columns = "uid, dim, set_size, alpha" + (", similarity" if version > 1 else "")
+            uid, *sizes = db.execute(f"SELECT {columns} FROM store").fetchone()
+            marks = ",".join("?" * len(MADE_WITH))
+            made_with = dict(db.execute(f"SELECT name, value FROM properties WHERE name IN ({marks})", MADE_WITH))
+        return _About(uid, Layout(*sizes), version, made_with)
 
-    def _check_tables(self) -> None:
-        db = self.connection()
-        application = db.execute("PRAGMA application_id").fetchone()[0]
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if application != APPLICATION_ID:
-            self.close()
-            raise DiptychError(f"{self.path}: an SQLite file, but not an index")
-        if version > VERSION:
-            self.close()
-            raise DiptychError(
-                f"{self.path}: made by a newer Diptych (version {version} of the file, this one knows {VERSION})"
-            )
 
-
-def _make(path: Path, layout: Layout) -> None:
-    """Make the file aside and give it its name when it is whole; of several processes that try, one does."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
-    try:
-        db = sqlite3.connect(aside, isolation_level=None)
-        try:
-            db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {VERSION}")
-            for statement in SCHEMA:
-                db.execute(statement)
-            values = (uuid.uuid4().hex, layout.dim, layout.set_size, layout.alpha, layout.similarity)
-            db.execute("INSERT INTO store (uid, dim, set_size, alpha, similarity) VALUES (?, ?, ?, ?, ?)", values)
-            db.execute("PRAGMA journal_mode = WAL")
-        finally:
-            db.close()
-        if path.exists() and path.stat().st_size == 0:
-            os.replace(aside, path)
-        with suppress(FileExistsError, FileNotFoundError):
-            os.link(aside, path)  # unlike a rename, it fails where another process was first
-    finally:
-        aside.unlink(missing_ok=True)
+def _signature(path: Path) -> tuple[int, int, int, int]:
+    """Which file there is, and what changes when it is written."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class _Handle:
     """A connection that closes itself when its thread is gone."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, generation: int, about: _About) -> None:
         self.connection = connection
+        self.generation = generation
+        self.about = about
         self.process = os.getpid()
         self.thread = threading.current_thread()
 

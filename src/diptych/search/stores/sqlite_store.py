@@ -10,6 +10,13 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.search.stores.conditions import check_conditions, to_sql
+from diptych.search.stores.sqlite_blobs import (
+    checksum_column,
+    damaged_keys,
+    decoded_locals,
+    decoded_vectors,
+    insert_blobs,
+)
 from diptych.search.stores.sqlite_file import SqliteFile
 from diptych.search.stores.store import (
     EXACT_UP_TO,
@@ -82,6 +89,13 @@ class SqliteStore:
         return self._file.layout
 
     @property
+    def identity(self) -> str:
+        """Which store it is now: the file's own name for itself, and how often another took its place."""
+        with self._file.explained():
+            self._file.connection()
+        return f"{self._file.uid} {self._file.generation}"
+
+    @property
     def dim(self) -> int:
         """d."""
         return self.layout.dim
@@ -108,6 +122,7 @@ class SqliteStore:
         """Add or change properties."""
         with self._file.writing() as db:
             db.executemany("INSERT OR REPLACE INTO properties VALUES (?, ?)", changes.items())
+        self._file.noted(changes)
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Add entries in one transaction; one with a key that is there already takes its place."""
@@ -127,21 +142,10 @@ class SqliteStore:
                     for i, e in numbered
                 ),
             )
-            db.executemany(
-                "INSERT INTO vectors VALUES (?, ?)",
-                ((i, np.ascontiguousarray(e.vectors, "<f4").tobytes()) for i, e in numbered),
-            )
+            insert_blobs(db, numbered, self._file.checksummed)
             db.executemany(
                 "INSERT INTO metadata VALUES (?, ?, ?)",
                 ((i, name, value) for i, e in numbered for name, value in e.metadata.items()),
-            )
-            db.executemany(
-                "INSERT INTO locals VALUES (?, ?, ?, ?)",
-                (
-                    (i, *e.locals.shape, np.ascontiguousarray(e.locals, "<f2").tobytes())
-                    for i, e in numbered
-                    if e.locals is not None
-                ),
             )
 
     def delete(self, keys: Sequence[str]) -> int:
@@ -196,9 +200,23 @@ class SqliteStore:
             approximate = None if where else self._live.approximate(vectors)
             if approximate is not None:
                 best = approximate.search(vectors, queries, top)
-                return Search(_hits(db, vectors, best), exact=False, recall=approximate.header.recall)
-            rows = vectors.rows_of(_fitting(db, where)) if where else None
-            return Search(_hits(db, vectors, vectors.search(queries, top, rows)), exact=True)
+            else:
+                rows = vectors.rows_of(_fitting(db, where)) if where else None
+                best = vectors.search(queries, top, rows)
+            if self._live.trusts(vectors, best):
+                recall = None if approximate is None else approximate.header.recall
+                return Search(_hits(db, vectors, best), approximate is None, recall)
+        self._live.distrust()
+        return self.search(queries, top, where)
+
+    def damaged(self) -> Iterator[str]:
+        """The keys of entries whose vectors are not as they were written; all of the file is read."""
+        with self._file.reading() as db:
+            said = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if said != "ok":
+                raise DiptychError(f"{self.address}: the file is damaged; delete it and index again ({said})")
+            yield from damaged_keys(db, self._file)
+            self._live.check_cache(db)
 
     def background(self, count: int, where: Sequence[Condition] = ()) -> np.ndarray:
         """Vectors (count, K, d) of entries spread over the store, the same every time for the same contents."""
@@ -206,11 +224,12 @@ class SqliteStore:
         sql, values = to_sql(where)
         with self._file.reading() as db:
             rows = db.execute(
-                f"SELECT data FROM (SELECT id, spread, key FROM entries WHERE {sql} ORDER BY spread, key LIMIT ?) "
+                f"SELECT id, data, {checksum_column(self._file)} FROM "
+                f"(SELECT id, spread, key FROM entries WHERE {sql} ORDER BY spread, key LIMIT ?) "
                 "JOIN vectors ON entry = id ORDER BY spread, key",
                 [*values, count],
             ).fetchall()
-        return self._live.decoded([row[0] for row in rows])
+            return decoded_vectors(db, self.path, self.layout, rows)
 
     def count(self, where: Sequence[Condition] = ()) -> int:
         """How many entries fit."""
@@ -233,8 +252,9 @@ class SqliteStore:
 
     def _read_entries(self, db: sqlite3.Connection, keys: Sequence[str], locals: bool) -> Iterator[Entry]:
         marks = ",".join("?" * len(keys))
+        known = checksum_column(self._file)
         rows = db.execute(
-            "SELECT id, key, kind, text, size, changed, digest, data FROM entries JOIN vectors ON entry = id "
+            f"SELECT id, key, kind, text, size, changed, digest, data, {known} FROM entries JOIN vectors ON entry = id "
             f"WHERE key IN ({marks})",
             keys,
         ).fetchall()
@@ -244,11 +264,14 @@ class SqliteStore:
             metadata.setdefault(entry, {})[name] = value
         cells: dict[int, np.ndarray] = {}
         if locals:
-            for entry, count, width, data in db.execute(f"SELECT * FROM locals WHERE entry IN ({numbers})"):
-                cells[entry] = np.frombuffer(data, "<f2").reshape(count, width)
-        for i, key, kind, text, size, changed, digest, data in rows:
-            stamp = Stamp(key, size, changed, digest)
-            yield Entry(key, kind, self._live.decoded([data])[0], stamp, text, metadata.get(i, {}), cells.get(i))
+            columns = f"entry, cells, width, data, {known}"
+            for entry, count, width, data, checksum in db.execute(
+                f"SELECT {columns} FROM locals WHERE entry IN ({numbers})"
+            ):
+                cells[entry] = decoded_locals(db, self.path, entry, (count, width), data, checksum)
+        vectors = decoded_vectors(db, self.path, self.layout, [(row[0], *row[-2:]) for row in rows])
+        for (i, key, kind, text, size, changed, digest, *_), own in zip(rows, vectors, strict=True):
+            yield Entry(key, kind, own, Stamp(key, size, changed, digest), text, metadata.get(i, {}), cells.get(i))
 
 
 def _remove(db: sqlite3.Connection, keys: Sequence[str]) -> int:

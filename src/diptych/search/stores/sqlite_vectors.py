@@ -3,19 +3,19 @@
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from diptych.common.errors import DiptychError
 from diptych.search.stores.approximate import Approximate
+from diptych.search.stores.sqlite_blobs import checksum_column, decoded_vectors
 from diptych.search.stores.sqlite_file import SqliteFile
-from diptych.search.stores.store import Layout
+from diptych.search.stores.store import Layout, are_units
 from diptych.search.stores.vector_cache import CacheHeader, read_cache, write_cache
-from diptych.search.stores.vectors import Vectors
+from diptych.search.stores.vectors import BestRows, Vectors
 
 ROWS_AT_ONCE = 4096
 # A store with fewer entries is read in no time without a cache.
@@ -28,8 +28,12 @@ SPOT_CHECKS = 64
 
 @dataclass(frozen=True)
 class _Moment:
-    """The vectors as of one state of the file: the highest entry and deletion numbers given out so far."""
+    """The vectors as of one state of the file: the highest entry and deletion numbers given out so far.
 
+    generation: how often the file had been replaced by another
+    """
+
+    generation: int
     vectors: Vectors
     last: int
     deletions: int
@@ -49,8 +53,9 @@ class SqliteVectors:
         self._refreshing = threading.Lock()
         self._moment: _Moment | None = None
         self._cache_file: tuple[int, int] | None = None
+        self._distrusted: tuple[int, int] | None = None
         self._approximate: Approximate | None = None
-        self._approximate_file: tuple[int, int] | None = None
+        self._approximate_file: tuple[str, tuple[int, int] | None] | None = None
 
     @property
     def layout(self) -> Layout:
@@ -80,7 +85,9 @@ class SqliteVectors:
     def _refreshed(self, db: sqlite3.Connection) -> _Moment:
         """Bring the vectors in memory to the state of the file, reading only what is new."""
         last, deletions = sequence(db, "entries"), sequence(db, "deletions")
-        moment = self._moment
+        generation, moment = self._file.generation, self._moment
+        if moment is not None and moment.generation != generation:
+            moment = None
         if moment is not None and (moment.last, moment.deletions) == (last, deletions):
             return moment
         forgotten = db.execute("SELECT forgotten FROM store").fetchone()[0]
@@ -91,7 +98,7 @@ class SqliteVectors:
                 if fresh.vectors.alive == db.execute("SELECT count(*) FROM entries").fetchone()[0]:
                     return fresh
             if moment is None or moment.deletions < forgotten:
-                moment = _Moment(Vectors.empty(self.layout), 0, deletions)
+                moment = _Moment(generation, Vectors.empty(self.layout), 0, deletions)
         return self._brought_forward(db, moment, last, deletions)
 
     def _better_mapped(self, moment: _Moment) -> bool:
@@ -112,17 +119,21 @@ class SqliteVectors:
         vectors = vectors.append(ids, block)
         if len(vectors) > 2 * vectors.alive:
             vectors = _compacted(vectors)
-        return _Moment(vectors, last, deletions)
+        return _Moment(moment.generation, vectors, last, deletions)
 
     def _read(self, db: sqlite3.Connection, after: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The vectors of all entries with higher numbers: (ids (r,), vectors (r, K, d)), a few thousand at a time."""
-        rows = db.execute("SELECT entry, data FROM vectors WHERE entry > ? ORDER BY entry", (after,))
+        known = checksum_column(self._file)
+        rows = db.execute(f"SELECT entry, data, {known} FROM vectors WHERE entry > ? ORDER BY entry", (after,))
         while some := rows.fetchmany(ROWS_AT_ONCE):
-            yield np.array([row[0] for row in some], np.int64), self.decoded([row[1] for row in some])
+            vectors = decoded_vectors(db, self._file.path, self.layout, some)
+            yield np.array([row[0] for row in some], np.int64), vectors
 
     def _from_cache(self, db: sqlite3.Connection, forgotten: int) -> _Moment | None:
         """The vectors of the file beside, where it belongs to this one and a few of them are as they should be."""
         self._cache_file = _signature(self.cache_path)
+        if self._cache_file is not None and self._cache_file == self._distrusted:
+            return None
         kept = read_cache(self.cache_path, self._file.uid, self.layout)
         if kept is None or kept[0].deletions < forgotten:
             return None
@@ -132,13 +143,13 @@ class SqliteVectors:
             if stored is not None and stored[0] != vectors[row].tobytes():
                 return None
         there = Vectors(self.layout, ids, (vectors,) if len(ids) else (), np.zeros(len(ids), bool))
-        return _Moment(there, header.last, header.deletions)
+        return _Moment(self._file.generation, there, header.last, header.deletions)
 
     def approximate(self, vectors: Vectors) -> Approximate | None:
         """The approximate index, read again when another process has made a new one; None where searches are exact."""
         if vectors.alive * self.layout.set_size <= self._exact_up_to:
             return None
-        signature = _signature(self.approximate_path)
+        signature = self._file.uid, _signature(self.approximate_path)
         if signature != self._approximate_file:
             self._approximate = Approximate.load(self.approximate_path, self._file.uid)
             self._approximate_file = signature
@@ -192,12 +203,35 @@ class SqliteVectors:
                 return
         Approximate.build(vectors, self._file.uid, queries, self._recall_floor).save(self.approximate_path)
 
-    def decoded(self, blobs: Sequence[bytes]) -> np.ndarray:
-        """Blobs as vectors (n, K, d)."""
-        data = b"".join(blobs)
-        if len(data) != 4 * len(blobs) * self.layout.set_size * self.layout.dim:
-            raise DiptychError(f"{self._file.path}: the file is damaged: a vector has the wrong length")
-        return np.frombuffer(data, "<f4").reshape(-1, self.layout.set_size, self.layout.dim)
+    def trusts(self, vectors: Vectors, best: BestRows) -> bool:
+        """Whether what was found has the length that it must have; what was mapped was not looked at before."""
+        if not any(isinstance(part, np.memmap) for part in vectors.parts):
+            return True
+        rows = np.unique(best.rows.numpy()[best.scores.numpy() != -np.inf])
+        return bool(are_units(vectors.take(rows)).all())
+
+    def distrust(self) -> None:
+        """Do without the file of vectors as it is: what is in the store itself is seen to be right when it is read."""
+        with self._refreshing:
+            self._distrusted = _signature(self.cache_path)
+            self._moment = None
+            with suppress(OSError):
+                self.cache_path.unlink(missing_ok=True)
+
+    def check_cache(self, db: sqlite3.Connection) -> None:
+        """Compare the file of vectors with the store, all of it, and do without where they differ."""
+        kept = read_cache(self.cache_path, self._file.uid, self.layout)
+        if kept is None:
+            return
+        _, ids, vectors = kept
+        there = Vectors(self.layout, ids, (vectors,) if len(ids) else (), np.zeros(len(ids), bool))
+        rows = db.execute("SELECT entry, data FROM vectors ORDER BY entry")
+        while some := rows.fetchmany(ROWS_AT_ONCE):
+            stored = dict(some)
+            for row in there.rows_of(np.array(list(stored), np.int64)):
+                if stored[int(ids[row])] != vectors[row].tobytes():
+                    self.distrust()
+                    return
 
 
 def sequence(db: sqlite3.Connection, table: str) -> int:

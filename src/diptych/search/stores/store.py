@@ -19,6 +19,8 @@ OWN_FIELDS = ("path", "kind", "date")
 EXACT_UP_TO = 200_000
 # An approximate index that finds less of what an exact search finds is not used.
 RECALL_FLOOR = 0.95
+# What a store takes for a unit vector may be off by 0.01, and by rounding.
+UNIT_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,10 @@ class Store(Protocol):
         """What opens it again: a file's path, or milvus://host:port/name."""
 
     @property
+    def identity(self) -> str:
+        """Which store it is now; one that is made again at the same address has another, where that can be seen."""
+
+    @property
     def dim(self) -> int:
         """d."""
 
@@ -144,6 +150,9 @@ class Store(Protocol):
     def count(self, where: Sequence[Condition] = ()) -> int:
         """How many entries fit."""
 
+    def damaged(self) -> Iterator[str]:
+        """The keys of entries whose vectors are not as they were written; all of the store is read."""
+
     def prepare(self, queries: np.ndarray | None = None) -> None:
         """Make later searches quick; for the writer to call after many changes. Nothing is wrong without it.
 
@@ -180,6 +189,13 @@ def check_entries(entries: Sequence[Entry], layout: Layout, address: str) -> Non
             raise DiptychError(f"{where}: locals of shape {entry.locals.shape}, expected (cells, f)")
         for name, value in entry.metadata.items():
             _check_column(name, value, where)
+
+
+def are_units(vectors: np.ndarray) -> np.ndarray:
+    """Whether all vectors of each entry (n, K, d) have length 1, as all that are kept have: (n,) bool."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.einsum("nkd,nkd->nk", vectors, vectors, dtype=np.float64)
+    return np.asarray((np.abs(np.sqrt(squares) - 1) < UNIT_TOLERANCE).all(1))
 
 
 def check_key(key: str, address: str) -> None:

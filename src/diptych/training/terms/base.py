@@ -9,7 +9,7 @@ from diptych.matchers.kept import Kept
 
 
 @dataclass(frozen=True)
-class Term:
+class LossTerm:
     """A term beside the loss.
 
     value: of the kept pictures and the kept sentences of a batch, one number with gradient

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.matchers.kept import Kept
-from diptych.training.terms.base import Term
+from diptych.training.terms.base import LossTerm
 from diptych.training.terms.diversity import DIVERSITY
 from diptych.training.terms.mmd import MMD
 
-TERMS: dict[str, Term] = {
+TERMS: dict[str, LossTerm] = {
     "mmd": MMD,
     "diversity": DIVERSITY,
 }

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from diptych.encoders.encoded import l2
 from diptych.matchers.kept import Kept
-from diptych.training.terms.base import Term
+from diptych.training.terms.base import LossTerm
 
 
 def diversity(images: Kept, texts: Kept) -> Tensor:
@@ -29,4 +29,4 @@ def _closeness(side: Kept) -> Tensor:
         return (closeness[:, k, other] * real).sum() / real.sum().clamp(min=1)
 
 
-DIVERSITY = Term(diversity, needs=("slots",))
+DIVERSITY = LossTerm(diversity, needs=("slots",))

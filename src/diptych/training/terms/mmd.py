@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from diptych.matchers.kept import Kept
-from diptych.training.terms.base import Term
+from diptych.training.terms.base import LossTerm
 
 
 def mmd(images: Kept, texts: Kept) -> Tensor:
@@ -30,4 +30,4 @@ def _kernel(x: Tensor, y: Tensor) -> Tensor:
     return torch.exp(-0.5 * squared.masked_fill(near, 1).sqrt().masked_fill(near, 0))
 
 
-MMD = Term(mmd)
+MMD = LossTerm(mmd)

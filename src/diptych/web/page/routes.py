@@ -152,7 +152,7 @@ def why_page(service: "Service", given: Items) -> Response:
         view="whole",
         title=f"{sentence or name} · Diptych",
         id=id,
-        found=about is not None,
+        known=about is not None,
         can_show=service.entries.may_show(id),
         name=name,
         about=about,
@@ -171,7 +171,7 @@ def _request(state: PageState, overview: Mapping[str, Any]) -> SearchRequest:
     except ValidationError as error:
         first = error.errors()[0]
         place = " ".join(str(part) for part in first["loc"] if part not in ("TextTerm", "PictureTerm"))
-        raise DiptychError(f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+        raise DiptychError(f"{first['msg'][:1].lower()}{first['msg'][1:]}", where=place) from None
 
 
 def _about(service: "Service", id: str) -> dict[str, str]:

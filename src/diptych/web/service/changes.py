@@ -61,7 +61,7 @@ class Changes:
                 raise DiptychError(f"file: {report.problems[0].what}")
         except OSError as error:
             _remove(new)
-            raise DiptychError(f"{self.folder}: cannot be written: {error.strerror}") from None
+            raise DiptychError(f"cannot be written: {error.strerror}", where=self.folder) from None
         except BaseException:
             _remove(new)
             raise
@@ -87,7 +87,7 @@ class Changes:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise DiptychError(
-                    f"{path.name}: taken out of the index, but its file stays: {error.strerror}"
+                    f"taken out of the index, but its file stays: {error.strerror}", where=path.name
                 ) from None
         self._note(deleted)
         return deleted

@@ -6,8 +6,8 @@ from typing import Any
 from PIL import Image
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Item, Open
-from diptych.encoders.preprocess import read_picture
+from diptych.data.collection import Open
+from diptych.data.open_picture import open_picture
 from diptych.explain.explain import explain
 from diptych.explain.why import told_of
 from diptych.explain.words import sentence_words
@@ -35,7 +35,7 @@ class Explainer:
             raise DiptychError(f"sentence: {words} words; at most {MOST_WORDS} are explained")
         if not isinstance(picture, Image.Image):
             try:
-                picture = read_picture(Item("", (), open=picture), matcher.extractor().size)[0]
+                picture = open_picture(picture, matcher.extractor().size)
             except DiptychError:
                 raise NotFound("the picture of this entry cannot be read any more") from None
         return told_of(explain(matcher, picture, sentence))

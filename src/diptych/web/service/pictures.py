@@ -8,9 +8,9 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from diptych.common.errors import DiptychError
-from diptych.data.collection import Item, Open
+from diptych.data.collection import Open
+from diptych.data.open_picture import open_picture
 from diptych.data.pictures import PictureFile, heic_is_read, to_rgb, upright
-from diptych.encoders.preprocess import read_picture
 from diptych.search.stores.keys import file_of, open_key
 from diptych.web.errors import NotFound, TooLarge
 
@@ -84,8 +84,7 @@ def opener(key: str, resolve: Callable[[str], str]) -> Open:
 def jpeg_of(source: Open, size: str) -> bytes:
     """A picture as a JPEG whose longer side is at most one of `SIZES`, without anything but its pixels."""
     side = SIZES[size]
-    image, _ = read_picture(Item("", (), open=source), side)
-    image = smaller(image, side)
+    image = smaller(open_picture(source, side), side)
     data = io.BytesIO()
     image.save(data, "JPEG", quality=92 if size == "full" else 85)
     return data.getvalue()
