@@ -125,9 +125,8 @@ def test_a_loss_that_is_not_a_number_names_the_step_and_the_checkpoint(tmp_path:
     data = toy.splits()
     features = data.train.features
     assert isinstance(features, toy.ToyFeatures)
-    features.rows[epoch_batches(data.train, "captions", 8, 0, 0)[2][0][0]][:] = (
-        3e38  # finite, and too large for a product
-    )
+    third = epoch_batches(data.train, "captions", 8, 0, 0)[2]
+    features.rows[third[0][0]][:] = 3e38  # finite, and too large for a product
     with pytest.raises(DiptychError, match=r"loss is (nan|inf) at step \d+; the last good checkpoint is .*step-"):
         train(toy.recipe(InfoNCEConfig(), checkpoint_steps=1), tmp_path / "run", Device("cpu"), data)
 
