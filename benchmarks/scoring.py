@@ -27,13 +27,13 @@ from diptych.data.batches import LocalFeatures, Tokens
 from diptych.data.tokens import WordTokenizer
 from diptych.data.vocabulary import SPECIAL, Vocabulary
 from diptych.matchers.base import Matcher
+from diptych.matchers.bounded import memory as scoring_memory
+from diptych.matchers.bounded.memory import read_bytes
 from diptych.matchers.catalog import MATCHERS, build_matcher, parse_matcher_config
 from diptych.matchers.kept import Kept
 from diptych.matchers.scan import SCAN
-from diptych.scoring import memory as scoring_memory
 from diptych.scoring.blocks import score_blocks
 from diptych.scoring.candidates import score_candidates
-from diptych.scoring.memory import read_bytes
 
 VOCABULARY = 8000
 

@@ -5,7 +5,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "Diptych"
 copyright = "The Diptych authors"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "from_code", "formulas"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "from_code", "formulas", "notebook"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 html_theme = "furo"

@@ -12,8 +12,10 @@ import torch
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing is read from or left in the cache of whoever runs the tests."""
+    """Nothing is read from or left in the cache and the settings of whoever runs the tests."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    os.environ.pop("DIPTYCH_CONFIG", None)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import re
 from dataclasses import MISSING, fields, is_dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from typer.models import ArgumentInfo
 
@@ -31,6 +31,8 @@ def describe(name: str) -> str:
     hints = get_type_hints(function, include_extras=True)
     usage, rows = [f"diptych {name}"], []
     for parameter in inspect.signature(function).parameters.values():
+        if get_origin(hints[parameter.name]) is not Annotated:
+            continue  # the parser's own state
         kind, info = get_args(hints[parameter.name])
         needed = parameter.default is inspect.Parameter.empty
         several = "list" in str(kind)

@@ -80,17 +80,18 @@ def panels(address: str, query: str, word: str, rerank: bool) -> list[Image.Imag
 
 
 def show_why(page: Any, word: str) -> None:
-    """Open the explanation of the first result by the searching model, and point at a word of it."""
+    """Open the explanation of the first result by the searching model, and choose a word of it."""
     page.locator("#found .open").first.click()
-    page.wait_for_selector("#why-dialog .words button")
-    fast = page.locator("#why-dialog").get_by_text("Fast model")
+    page.click("#viewer [data-do=why]")
+    page.wait_for_selector("#viewer .words button")
+    fast = page.locator("#viewer").get_by_text("Searching model")
     if fast.count():
         fast.click()
         page.wait_for_load_state("networkidle")
-        page.wait_for_selector("#why-dialog .words button")
-    words = page.locator("#why-dialog .words button")
+        page.wait_for_selector("#viewer .words button")
+    words = page.locator("#viewer .words button")
     named = [text.strip().lower() for text in words.all_inner_texts()]
-    words.nth(named.index(word.lower()) if word.lower() in named else 0).hover()
+    words.nth(named.index(word.lower()) if word.lower() in named else 0).click()
 
 
 def joined(left: Image.Image, right: Image.Image, width: int = WIDTH) -> Image.Image:
@@ -117,7 +118,7 @@ def main() -> None:
     parser.add_argument("--model", default="default", help="the model to index with")
     parser.add_argument("--rerank", metavar="MODEL", help="a re-ranking model; none by default")
     parser.add_argument("--query", default=QUERY, help="the sentence to search with")
-    parser.add_argument("--word", default=WORD, help="the word to point at")
+    parser.add_argument("--word", default=WORD, help="the word to choose")
     parser.add_argument("--out", type=Path, default=OUT, help="the picture to write")
     given = parser.parse_args()
     try:

@@ -5,6 +5,9 @@
 It indexes the demo's photographs into an index of its own, which is gone afterwards.
 """
 
+import contextlib
+import os
+import pty
 import shlex
 import shutil
 import subprocess
@@ -23,7 +26,7 @@ COMMANDS = (
     'diptych search "a field of red tulips" --top 3',
     'diptych search "two dogs play in the snow" --top 1',
     'diptych search "tulips" - "a blue sky" --top 2',
-    "diptych search --image photos/tropical-beach.jpg --top 3",
+    "diptych search ./photos/tropical-beach.jpg --top 3",
 )
 # Rich's own template fetches a font; this one takes what the reader has.
 FORMAT = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
@@ -45,18 +48,20 @@ FORMAT = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height
 
 
 def printed(command: str, folder: Path) -> str:
-    """What a command prints, run in a folder with an index of its own."""
-    words = shlex.split(command)
-    words[:1] = [str(Path(sys.executable).parent / "diptych")]
-    done = subprocess.run(
-        [*words, "--index", "index.db"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=True,
-    )
-    return done.stdout.rstrip().replace(f"{folder}/", "")
+    """What a command prints on a terminal, run in a folder with an index of its own; its notes come last."""
+    words = [sys.executable, "-m", "diptych", *shlex.split(command)[1:], "--index", "index.db"]
+    here, terminal = pty.openpty()
+    process = subprocess.Popen(words, cwd=folder, stdout=terminal, stderr=subprocess.PIPE, text=True)
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # it is closed when the command ends
+        while some := os.read(here, 4096):
+            shown += some
+    os.close(here)
+    notes = process.communicate()[1]
+    if process.returncode:
+        raise SystemExit(f"{command}: {notes}")
+    return (shown.decode().replace("\r\n", "\n") + notes).rstrip().replace(f"{folder}/", "")
 
 
 def main() -> None:

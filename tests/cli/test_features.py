@@ -6,11 +6,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from diptych.cli.main import run
 from diptych.data.feature_file import FeatureFile, part_folder
+from diptych.data.read import read_collection
 from tests.encoders.pictures import picture
 from tests.encoders.tiny_models import detr, save, stirred, vit
 
@@ -56,6 +58,34 @@ def test_regions_from_a_detector(images: Path, tmp_path: Path, capsys: pytest.Ca
     file = FeatureFile(out)
     assert (file.source.regions, file.source.precision, file[0].vectors.shape) == (3, "single", (3, 16))
     assert "5 pictures of 3 x 16 in single precision" in capsys.readouterr().out
+
+
+def test_a_precomp_folder_is_read_back(
+    images: Path, backbone: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f'{{"image": "{i}.jpg", "captions": ["one {i}", "two {i}"], "split": "{split}"}}'
+             for i, split in enumerate(["train", "train", "val", "test", "test"])]  # fmt: skip
+    (images / "captions.jsonl").write_text("\n".join(lines))
+    out = tmp_path / "own_precomp"
+    arguments = ["features", str(images), "--backbone", backbone, "--out", str(out), "--format", "precomp"]
+    assert run(arguments) == 0
+    told = capsys.readouterr().out
+    assert f"{out}: train: 2 pictures, 4 sentences; dev: 1 pictures, 2 sentences; test: 2" in told
+    back = read_collection(out, deep=True)
+    assert [(item.split, item.sentences[1].text) for item in back.items][2] == ("val", "two 2")
+    assert (
+        run(["features", str(images), "--backbone", backbone, "--out", str(tmp_path / "f"), "--precision", "single"])
+        == 0
+    )
+    file = FeatureFile(tmp_path / "f")
+    for item in back.items:
+        assert back.features is not None
+        assert item.row is not None
+        name = {"train/0": "0", "train/1": "1"}.get(item.id, item.id)
+        assert np.array_equal(back.features[item.row].vectors, file[file.rows[name]].vectors)
+    assert not (tmp_path / "own_precomp.features").exists()
+    assert run(arguments) == 1
+    assert "own_precomp: already there" in capsys.readouterr().err
 
 
 def test_bad_pictures_are_listed_and_skipped_on_request(

@@ -1,10 +1,12 @@
 import json
 import os
+import select
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +87,11 @@ def test_what_cannot_be_read_is_told_at_the_end(
     assert f"{pictures}/bad.jpg: not a picture of a known format" in told
     assert "note: 1 thing could not be read" in told
     assert run([*arguments, "--strict"]) == 1
+    told = capsys.readouterr().err
+    assert f"{pictures}/bad.jpg: not a picture of a known format" in told
+    assert "1 not tried again, since nothing changed; --retry does" in told
+    assert run([*arguments, "--retry"]) == 0
+    assert "not tried again" not in capsys.readouterr().err
 
 
 def test_the_users_own_index_needs_no_name(pictures: Path, vse_folder: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +115,7 @@ def test_options_reach_the_index(
     store = open_store(index)
     entry = store.get([str(pictures / "001.png")])[0]
     assert entry is not None
-    assert entry.metadata == {"album": "holiday"}
+    assert entry.metadata["album"] == "holiday"
     assert entry.locals is not None
     assert entry.locals.shape == (16, 12)
     store.close()
@@ -164,7 +171,9 @@ def test_an_index_that_is_not_there_is_not_made_to_be_read(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "expected a folder or file"),
+        ([], "no such index; name a folder to make one"),
+        (["--watch"], "no such index; name a folder to make one"),
+        (["--watch", "--check"], "--watch: watches folders"),
         (["nowhere", "--model", "VSE"], "no such file or folder"),
         ([".", "--model", "./none"], "no such folder or model"),
         ([".", "--index", "http://x"], "expected a file's path or milvus"),
@@ -193,3 +202,111 @@ def test_killed_while_it_embeds(vse_folder: str, tmp_path: Path, capsys: pytest.
     process.wait()
     assert run([*command, "--json"]) == 0
     assert outcome(capsys)["entries"] == 40
+
+
+def test_without_a_path_all_folders_are_brought_in_step(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = ["--index", str(tmp_path / "i.db")]
+    other = tiny.fill(tmp_path / "other", 2, start=10)
+    (other / "words.txt").write_text("two dog\n")
+    assert run(["index", str(pictures), "--exclude", "00[01].png", *index, "--model", vse_folder]) == 0
+    assert run(["index", str(other), "--what", "both", *index]) == 0
+    tiny.fill(pictures, 1, start=7)
+    (other / "words.txt").write_text("two dog\na cat\n")
+    capsys.readouterr()
+    assert run(["index", *index, "--json"]) == 0
+    told = outcome(capsys)
+    assert (told["added"], told["unchanged"], told["entries"]) == (2, 6, 9)
+    # What the line says goes before what is remembered, and is remembered in its place.
+    assert run(["index", *index, "--exclude", "000.png", "--json"]) == 0
+    assert outcome(capsys)["added"] == 1
+    assert run(["index", *index, "--json"]) == 0
+    assert outcome(capsys)["unchanged"] == 9
+
+
+def test_a_folder_of_the_index_that_is_not_there(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = ["--index", str(tmp_path / "i.db"), "--json"]
+    other = tiny.fill(tmp_path / "other", 2, start=10)
+    assert run(["index", str(pictures), str(other), *index, "--model", vse_folder]) == 0
+    pictures.rename(tmp_path / "away")
+    tiny.fill(other, 1, start=12)
+    capsys.readouterr()
+    assert run(["index", *index]) == 1
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["added"], json.loads(told.out)["entries"]) == (1, 9)
+    assert f"{pictures}: all 6 files that the index knows are gone; nothing of it was deleted" in told.err
+    assert run(["index", *index, "--delete"]) == 0
+    assert outcome(capsys)["entries"] == 3
+    assert run(["index", *index]) == 0
+
+
+def test_an_index_of_another_model_is_not_brought_in_step(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = ["--index", str(tmp_path / "i.db")]
+    assert run(["index", str(pictures), *index, "--model", vse_folder]) == 0
+    assert run(["index", *index, "--model", "default"]) == 1
+    assert "made with" in capsys.readouterr().err
+
+
+def test_watching_until_ctrl_c(pictures: Path, vse_folder: str, tmp_path: Path) -> None:
+    pytest.importorskip("watchfiles", reason="the package watchfiles is not installed")
+    index = tmp_path / "pictures" / "i.db"  # its own files are no change
+    command = ["index", str(pictures), "--index", str(index), "--model", vse_folder, "--device", "cpu"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "diptych", *command, "--watch", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        assert json.loads(process.stdout.readline())["added"] == 6
+        assert "watching 1 folder" in process.stderr.readline()
+        added, number = 0, 10
+        while not added:  # when it begins to watch cannot be seen
+            tiny.fill(pictures, 1, start=number)
+            number += 1
+            if select.select([process.stdout], [], [], 1)[0]:
+                added += json.loads(process.stdout.readline())["added"]
+        while added < number - 10:
+            added += json.loads(process.stdout.readline())["added"]
+        (pictures / "000.png").unlink()
+        assert json.loads(process.stdout.readline())["deleted"] == 1
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, out, error) == (0, "", "stopped\n")
+
+
+def test_watching_ends_well_when_the_system_says_so(
+    pictures: Path,
+    vse_folder: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def watched(roots: list[str], index: str) -> Iterator[list[str]]:
+        yield roots  # a run that changes nothing, and says nothing
+        tiny.fill(pictures, 1, start=30)
+        yield roots
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield roots
+
+    monkeypatch.setattr("diptych.search.watch.watch_roots", watched)
+    before = signal.getsignal(signal.SIGTERM)
+    (pictures / "bad.jpg").write_bytes(b"x")
+    assert run(["index", str(pictures), "--index", str(tmp_path / "i.db"), "--model", vse_folder, "--watch"]) == 0
+    told = capsys.readouterr()
+    assert [line.partition(": ")[2].partition(" in ")[0] for line in told.out.splitlines()] == [
+        "6 added",
+        "1 added, 6 unchanged",
+    ]
+    assert told.err.count("bad.jpg: not a picture") == 1  # not again each time
+    assert told.err.endswith("stopped\n")
+    assert signal.getsignal(signal.SIGTERM) == before

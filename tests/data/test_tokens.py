@@ -17,7 +17,13 @@ def test_words() -> None:
     assert tokenizer.size == 6
     assert tokenizer.mask_id == 3
     assert tokenizer.special_ids == {0, 1, 2}
-    assert words(limit=3).ids("dog runs dog runs") == [1, 4, 5]
+
+
+def test_a_long_sentence_is_cut_before_its_end() -> None:
+    assert words(limit=3).ids("dog runs dog runs") == [1, 4, 2]
+    assert words(limit=6).ids("dog runs dog runs") == [1, 4, 5, 4, 5, 2]
+    assert words(limit=50).ids("dog " * 48) == [1, *[4] * 48, 2]
+    assert words(limit=50).ids("dog " * 49) == [1, *[4] * 48, 2]
 
 
 def test_a_sentence_without_words_keeps_its_ends() -> None:
@@ -36,8 +42,8 @@ def test_a_batch_is_padded() -> None:
 
 def test_saved_words_load(tmp_path: Path) -> None:
     words().save(tmp_path)
-    loaded = load_tokenizer(tmp_path, limit=2)
-    assert loaded.ids("dog runs") == [1, 4]
+    loaded = load_tokenizer(tmp_path, limit=3)
+    assert loaded.ids("dog runs") == [1, 4, 2]
 
 
 def test_pieces(tiny_bert: str, tmp_path: Path) -> None:

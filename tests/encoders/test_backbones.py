@@ -69,7 +69,7 @@ def test_a_backbone_loaded_without_gradients_can_still_be_trained() -> None:
 
 
 def test_unknown_names_and_broken_assets_are_told(tmp_path: Path) -> None:
-    with pytest.raises(DiptychError, match="no-such-model: neither a backbone"):
+    with pytest.raises(DiptychError, match="no-such-model: a Hugging Face model of this name is not in this machine"):
         load_backbone("no-such-model")
     with pytest.raises(DiptychError, match="size: expected at least 1"):
         load_backbone("efficientnet-lite0", 0)

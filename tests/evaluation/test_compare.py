@@ -84,3 +84,55 @@ def test_runs_that_cannot_be_compared_are_named() -> None:
     other.per_query["image_ids"] = np.array(["x"] * 60)
     with pytest.raises(DiptychError, match="not evaluated on the same queries as a: image_ids differ"):
         compare({"a": evaluation(1), "b": other})
+
+
+def seeds(lift: float, *numbers: int) -> list[Evaluation]:
+    return [evaluation(lift, seed) for seed in numbers]
+
+
+def test_of_several_seeds_the_figure_is_the_mean_and_the_spread_their_deviation() -> None:
+    a, b = seeds(2, 0, 1, 2), seeds(2.5, 3, 4)
+    found = compare({"a": a, "b": b, "c": evaluation(2)}, draws=50, permutations=50)
+    assert found.seeds == (3, 2, 1)
+    for key in ("i2t/r@1", "rsum"):
+        values = [run[key] for run in a]
+        assert found.figures[f"flickr30k/{key}"]["a"].value == pytest.approx(np.mean(values))
+        assert found.spread[f"flickr30k/{key}"]["a"] == pytest.approx(np.std(values, ddof=1))
+        gap = np.mean([run[key] for run in b]) - np.mean(values)
+        assert found.differences[f"flickr30k/{key}"]["b"].value == pytest.approx(gap)
+    assert found.spread["flickr30k/rsum"].keys() == {"a", "b"}
+
+
+def test_one_seed_is_compared_as_ever() -> None:
+    a, b = evaluation(1.5), evaluation(1.7)
+    assert compare({"a": [a], "b": (b,)}, 100, 100) == compare({"a": a, "b": b}, 100, 100)
+
+
+def test_the_pooled_test_flips_each_pictures_mean_over_seeds() -> None:
+    """A loop over all sign flips of the few pictures' mean gaps."""
+    a = [evaluation(1.0, seed, 6) for seed in (0, 1)]
+    b = [evaluation(2.0, seed, 6) for seed in (2, 3, 4)]
+
+    def hits(runs: list[Evaluation]) -> np.ndarray:
+        ranks = [(run.per_query["i2t/optimistic"] + run.per_query["i2t/pessimistic"]) / 2 for run in runs]
+        return np.mean([100 * (rank <= 1) / 6 for rank in ranks], 0)
+
+    gaps = hits(b) - hits(a)
+    sums = [abs(np.dot(signs, gaps)) for signs in product((-1, 1), repeat=6)]
+    exact = np.mean(np.array(sums) >= abs(gaps.sum()) - 1e-9)
+    found = compare({"a": a, "b": b}, draws=10, permutations=20_000).differences["flickr30k/i2t/r@1"]["b"]
+    assert found.p == pytest.approx(exact, abs=0.015)
+
+
+def test_seeds_that_differ_much_make_the_interval_wide() -> None:
+    alike, apart = seeds(2, 0, 1, 2), [evaluation(lift, seed) for seed, lift in enumerate((1.0, 2.0, 3.0))]
+    found = compare({"alike": alike, "apart": apart}, draws=400, permutations=10).figures["flickr30k/rsum"]
+    width = {name: interval.high - interval.low for name, interval in found.items()}
+    assert width["apart"] > 2 * width["alike"]
+
+
+def test_a_seed_that_saw_other_queries_is_named() -> None:
+    with pytest.raises(DiptychError, match="b, seed 2 of 2: was evaluated on 50 pictures"):
+        compare({"a": evaluation(1), "b": [evaluation(1), evaluation(1, images=50)]})
+    with pytest.raises(DiptychError, match="b: expected at least one evaluation"):
+        compare({"a": evaluation(1), "b": []})

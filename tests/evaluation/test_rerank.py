@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,3 +75,24 @@ def test_fused_ranks_are_those_of_sorting_the_sums() -> None:
 def test_a_depth_that_is_no_part_is_refused() -> None:
     with pytest.raises(DiptychError, match="depth"):
         evaluate_reranked(matcher(1), matcher(2), DATA, 0.0)
+
+
+@pytest.mark.parametrize("depth", [0.1, 1.0])
+def test_a_picture_without_sentences_asks_nothing_and_is_there_to_be_found(depth: float) -> None:
+    items = [replace(item, sentences=()) if i in (0, 5, len(DATA) - 1) else item for i, item in enumerate(DATA.items)]
+    data = replace(DATA, items=items)
+    fast, slow = matcher(1), matcher(2)
+    result = evaluate_reranked(fast, slow, data, depth, fusion="replace")
+    scores = [score_all(m, *encode_collection(m, data)).numpy() for m in (fast, slow)]
+    right = data.captions()[1][None, :] == np.arange(len(data))[:, None]
+    asks = right.any(1)
+    assert result.per_query["i2t/query"].tolist() == np.flatnonzero(asks).tolist()
+    assert result.images == len(data)
+    for direction, ranks in (
+        ("i2t", naive(scores[0][asks], scores[1][asks], right[asks], depth)),
+        ("t2i", naive(scores[0].T, scores[1].T, right.T, depth)),
+    ):
+        assert (result.per_query[f"{direction}/optimistic"] <= ranks).all()
+        assert (result.per_query[f"{direction}/pessimistic"] >= ranks).all()
+    if depth == 1.0:
+        assert result["rsum"] == pytest.approx(evaluate_matcher(slow, data)["rsum"])

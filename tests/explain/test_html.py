@@ -126,14 +126,14 @@ def test_a_word_shows_where_it_looks_and_a_region_which_words(pair: Explanation,
     assert word["note"].startswith(f"“{pair.words[1]}” looks most at")
     if pair.grid is None:
         assert word["strokes"][1] > 5 > word["strokes"][0]  # the second word looks at the second region
-        assert "looks most at region 2." in word["note"]
+        assert "looks most at the middle." in word["note"]
         assert region["words"][0] > region["words"][1]  # the first region has to do with the first word
-        assert region["note"] == "Region 1 has most to do with “red”."
+        assert region["note"] == "The top left has most to do with “red”."
     else:
         assert word["cell"][0] > 200  # the second word needs the first cell
-        assert "looks most at row 1, column 1. Without it the score rises by 0.100." in word["note"]
+        assert "looks most at the top left. Without it the score rises by 0.100." in word["note"]
         assert region["words"][1] > region["words"][0]
-        assert region["note"] == "Row 1, column 1 has most to do with “dog”."
+        assert region["note"] == "The top left has most to do with “dog”."
 
 
 def test_a_click_holds_it_and_escape_lets_it_go(opened: Callable[..., Any]) -> None:
@@ -202,7 +202,7 @@ def test_without_boxes_a_number_stands_for_a_region(opened: Callable[..., Any]) 
 def test_a_pair_of_which_nothing_is_shown_still_has_a_page(opened: Callable[..., Any]) -> None:
     page = opened(pairs.boxes(word_to_region=None))
     page.locator("[data-region='1']").hover()
-    assert page.evaluate(LOOK)["note"] == "Region 2"
+    assert page.evaluate(LOOK)["note"] == "The middle"
     page.locator(".words button").first.hover()
     assert page.evaluate(LOOK)["note"] == "“red”"
 

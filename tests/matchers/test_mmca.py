@@ -234,3 +234,12 @@ def test_a_sentence_of_one_word_has_all_three_widths() -> None:
     expected = slow_cnn(cnn, [word[0, 0]])
     torch.testing.assert_close(cnn(word, mask[:, :1])[0], expected, **CLOSE)
     torch.testing.assert_close(cnn(padded, mask)[0], expected, **CLOSE)
+
+
+@pytest.mark.parametrize("dim", [8, 16])
+def test_there_are_as_many_filters_as_dimensions(dim: int, tiny_bert: str) -> None:
+    """Eq. 7: the Linear after the convolutions is (d, 3 d)."""
+    matcher = build(replace(PAPER, dim=dim, filters=None), tiny_bert)
+    assert matcher.text_cnn.fc.weight.shape == (dim, 3 * dim)
+    assert matcher.cross_cnn is not None
+    assert matcher.cross_cnn.fc.weight.shape == (dim, 3 * dim)

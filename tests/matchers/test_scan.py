@@ -31,25 +31,37 @@ def unit(x: Tensor) -> Tensor:
     return x / (x.norm() + 1e-8)
 
 
-def plain_score(queries: Tensor, attended: Tensor, softmax_lambda: float, lse_lambda: float | None) -> Tensor:
+def plain_rows(s: list[list[Tensor]], norm: str) -> list[list[Tensor]]:
+    """The affinities of each attended vector (a row) with the queries, as they go into the attention."""
+    if norm.startswith("clipped"):
+        s = [[x if x > 0 else 0.1 * x for x in row] for row in s]
+    if norm.endswith("l2"):
+        return [[x / (sum(y**2 for y in row) ** 0.5 + 1e-8) for x in row] for row in s]
+    if norm.endswith("l1"):
+        return [[x / (sum(y.abs() for y in row) + 1e-8) for x in row] for row in s]
+    if norm == "softmax":
+        return [[x.exp() / sum(y.exp() for y in row) for x in row] for row in s]
+    return s
+
+
+def plain_score(queries: Tensor, attended: Tensor, matcher: SCAN) -> Tensor:
     """One pair without padding: queries (q, d), attended (k, d); the context of each query is formed."""
-    s = [[a @ w for w in queries] for a in attended]
-    positive = [[x if x > 0 else 0.1 * x for x in row] for row in s]
-    norms = [sum(x**2 for x in row) ** 0.5 for row in positive]
+    rows = plain_rows([[a @ w for w in queries] for a in attended], matcher.config.affinity_norm)
     cosines = []
     for j, word in enumerate(queries):
-        logits = [softmax_lambda * row[j] / (norm + 1e-8) for row, norm in zip(positive, norms, strict=True)]
-        exponentials = [x.exp() for x in logits]
+        exponentials = [(matcher.softmax_lambda * row[j]).exp() for row in rows]
         context = sum(e / sum(exponentials) * a for e, a in zip(exponentials, attended, strict=True))
         cosines.append((word @ context) / (word.norm() * context.norm()))
-    if lse_lambda is None:
-        return sum(cosines) / len(cosines)
-    return sum((lse_lambda * c).exp() for c in cosines).log() / lse_lambda
+    how, lse = matcher.config.aggregation, matcher.lse_lambda
+    if how == "lse":
+        return sum((lse * c).exp() for c in cosines).log() / lse
+    if how == "max":
+        return torch.stack(cosines).max()
+    return sum(cosines) / (len(cosines) if how == "mean" else 1)
 
 
 def plain_scores(matcher: SCAN, regions: list[Tensor], words: list[Tensor]) -> Tensor:
     """All pairs from the encoders' vectors, which are not yet normalised."""
-    lse = matcher.lse_lambda if matcher.config.aggregation == "lse" else None
     rows = []
     for picture in regions:
         v = torch.stack([unit(x) for x in picture])
@@ -57,7 +69,7 @@ def plain_scores(matcher: SCAN, regions: list[Tensor], words: list[Tensor]) -> T
         for sentence in words:
             t = torch.stack([unit(x) for x in sentence])
             queries, attended = (t, v) if matcher.config.direction == "t2i" else (v, t)
-            row.append(plain_score(queries, attended, matcher.softmax_lambda, lse))
+            row.append(plain_score(queries, attended, matcher))
         rows.append(torch.stack(row))
     return torch.stack(rows)
 
@@ -158,6 +170,23 @@ def test_a_region_of_zeros_gives_finite_scores_and_gradients() -> None:
         assert scores.isfinite().all()
         assert zero.grad is not None
         assert zero.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_picture_without_regions_scores_zero_and_has_finite_gradients(name: str) -> None:
+    matcher = scan(CASES[name])
+    vectors = torch.randn(2, 3, 8, requires_grad=True)
+    mask = torch.tensor([[False, False, False], [True, True, False]])
+    real = vectors * mask.unsqueeze(-1)
+    t2i = matcher.config.direction == "t2i"
+    images = Attended(real, mask, real @ real.transpose(1, 2)) if t2i else Kept(real, mask)
+    texts = kept([torch.randn(2, 8), torch.randn(4, 8)], attended=not t2i)
+    for scores in (matcher.score(images, texts), matcher.score_pairs(images, texts).unsqueeze(1)):
+        assert scores.isfinite().all()
+        if not t2i:  # nothing asks: what there is to answer does not count
+            assert not scores[0].any()
+        (gradient,) = torch.autograd.grad(scores.sum(), vectors, retain_graph=True)
+        assert gradient.isfinite().all()
 
 
 def test_lambdas_are_the_papers_unless_given() -> None:

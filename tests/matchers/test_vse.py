@@ -185,7 +185,7 @@ class TinyBackbone(Backbone):
 
 @pytest.fixture
 def grid(monkeypatch: pytest.MonkeyPatch) -> VSE:
-    monkeypatch.setattr(image_encoders, "load_backbone", lambda name, size, assets=None: TinyBackbone())
+    monkeypatch.setattr(image_encoders, "load_backbone", lambda name, size, assets=None, style=None: TinyBackbone())
     config = replace(infinity(), image=PixelConfig(backbone="tiny", size=8), drop_cells=True)
     return VSE(config, inputs.word_tokenizer())
 

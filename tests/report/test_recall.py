@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def rows(html: str) -> dict[str, list[str]]:
 
 
 def test_the_run_beside_the_paper_s_row_and_the_difference(tmp_path: Path) -> None:
-    ours = evaluation("flickr30k")
+    ours = replace(evaluation("flickr30k"), images=1000, sentences=5000)  # as many as the paper had
     told = rows(recall_section(run_with(tmp_path, "camp/table-3", "CAMP", ours), None, None).body)
     theirs = published("camp/table-3").row("CAMP")
     assert told["This run"] == [f"{ours[key]:.1f}" for key in HEADINGS]
@@ -45,6 +46,23 @@ def test_the_run_beside_the_paper_s_row_and_the_difference(tmp_path: Path) -> No
         assert float(told["Paper: CAMP"][place]) == value
         assert float(told["This run − paper"][place]) == pytest.approx(ours[key] - value, abs=0.051)
     assert told["This run, validation"][-1] == "105.0"
+
+
+def test_an_evaluation_of_other_pictures_is_said_and_not_subtracted(tmp_path: Path) -> None:
+    html = recall_section(run_with(tmp_path, "camp/table-3", "CAMP", evaluation("flickr30k")), None, None).body
+    assert "row is of 1,000 pictures, and this run&#39;s evaluation of 9" in html
+    assert "This run − paper" not in html
+
+
+def test_a_table_without_a_row_and_a_changed_recipe_stand_beside_nothing(tmp_path: Path) -> None:
+    ours = replace(evaluation("flickr30k"), images=1000)
+    html = recall_section(run_with(tmp_path / "a", "camp/table-3", None, ours), None, None).body
+    assert "Paper:" not in html
+    told = replace(runs.recipe(runs.KINDS["vse++"], paper="camp/table-3", row="CAMP"), changed=("training.epochs",))
+    run = runs.write_run(tmp_path / "b" / "run", told, ["a dog"])
+    html = recall_section(read_run(run), None, None).body
+    assert "are left out: training.epochs was changed, so this is not the paper&#39;s run" in html
+    assert "Paper:" not in html
 
 
 def test_another_protocol_is_said_and_not_subtracted(tmp_path: Path) -> None:
@@ -59,8 +77,8 @@ def test_no_paper_no_evaluation_no_such_row(tmp_path: Path) -> None:
     assert "No paper reports numbers for this recipe on drawn scenes" in html
     assert "has no saved evaluation" in html
     html = recall_section(run_with(tmp_path / "b", "camp/table-3", "Nobody"), None, None).body
-    assert "has no row 'Nobody'" in unescape(html)
-    html = recall_section(run_with(tmp_path / "c", "nobody/table-1", None), None, None).body
+    assert "camp/table-3: no row 'Nobody'; expected one of" in unescape(html)
+    html = recall_section(run_with(tmp_path / "c", "nobody/table-1", "Nobody"), None, None).body
     assert "no such published table" in html
 
 

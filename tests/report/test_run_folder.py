@@ -17,7 +17,12 @@ from tests.report import runs
     ("position", "patience", "finished", "told"),
     [
         (Position(3, 0, 30, 9.0, 2), None, True, "finished: 3 of 3 epochs, 30 steps; the best was epoch 3"),
-        (Position(2, 0, 20, 9.0, 0), 1, True, "stopped for want of progress: 2 of 3 epochs"),
+        (
+            Position(2, 0, 20, 9.0, 0),
+            1,
+            True,
+            "finished, stopped early after training.patience of 1 without a better validation RSUM: 2 of 3 epochs",
+        ),
         (Position(2, 0, 20, 9.0, 1), 1, False, "unfinished: 2 of 3 epochs, 20 steps"),
         (Position(1, 4, 14, 9.0, 0), None, False, "1 of 3 epochs and 4 steps of the next, 14 steps in all"),
     ],

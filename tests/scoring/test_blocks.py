@@ -10,8 +10,8 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.matchers.base import Matcher
+from diptych.matchers.bounded import groups
 from diptych.matchers.kept import Kept
-from diptych.scoring import groups
 from diptych.scoring.blocks import score_all, score_blocks
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from diptych.matchers.base import Matcher
+from diptych.matchers.bounded import memory
+from diptych.matchers.bounded.memory import free_memory
 from diptych.matchers.kept import Kept
-from diptych.scoring import memory
 from diptych.scoring.blocks import score_all
 from diptych.scoring.candidates import score_candidates
-from diptych.scoring.memory import free_memory
 from diptych.scoring.top_k import top_k
 from tests.scoring.test_blocks import random_side
 

@@ -1,8 +1,9 @@
-"""Train the toy recipe in a process of its own: `python -m tests.training.run_toy RUN [die-at-step]`."""
+"""Train the toy recipe in a process of its own: `python -m tests.training.run_toy RUN [die-at-step | accumulate]`."""
 
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -22,7 +23,12 @@ RECIPE = toy.recipe(
 
 def main() -> None:
     torch.set_num_threads(1)
-    run, die_at = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None
+    run, more = Path(sys.argv[1]), sys.argv[2:]
+    recipe, die_at = RECIPE, None
+    if more == ["accumulate"]:
+        recipe = replace(RECIPE, training=replace(RECIPE.training, accumulate=3))
+    elif more:
+        die_at = int(more[0])
     step = loop.Trainer._step
 
     def deadly(self: loop.Trainer, *arguments: object) -> torch.Tensor:
@@ -31,7 +37,7 @@ def main() -> None:
         return step(self, *arguments)  # type: ignore[arg-type]
 
     loop.Trainer._step = deadly  # type: ignore[method-assign]
-    loop.train(RECIPE, run, loop.Device("cpu"), toy.splits())
+    loop.train(recipe, run, loop.Device("cpu"), toy.splits())
 
 
 if __name__ == "__main__":

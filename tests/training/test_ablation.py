@@ -9,7 +9,7 @@ from diptych.common.errors import DiptychError
 from diptych.evaluation.evaluate import evaluate_scores
 from diptych.evaluation.published import published
 from diptych.training import ablation
-from diptych.training.ablation import Row, ablation_table, interval, paper_row, plan, protocol_of, run_trial
+from diptych.training.ablation import Row, ablation_table, interval, plan, run_trial
 from diptych.training.loop import Device
 from diptych.training.recipe import read_recipe, variant_names
 
@@ -35,19 +35,9 @@ loss.negatives = "all"
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
-def test_every_recipe_and_variant_is_valid_and_its_paper_row_exists(path: Path) -> None:
+def test_every_recipe_and_variant_is_valid(path: Path) -> None:
     for variant in [None, *variant_names(path)]:
-        recipe = read_recipe(path, variant)
-        if recipe.paper_row is not None:
-            assert paper_row(recipe, None) is not None, f"{path.name}: {variant}"
-
-
-def test_the_eleven_ablations_of_camp_stand_beside_their_rows() -> None:
-    path = next(p for p in RECIPES if p.stem == "camp-flickr30k")
-    rows = [read_recipe(path, v).paper_row for v in variant_names(path) if not v.startswith("released")]
-    assert len(rows) == 11
-    assert sorted(map(str, rows)) == sorted(r.method for r in published("camp/table-3").rows if r.method != "CAMP")
-    assert protocol_of(read_recipe(path)) == "flickr30k"
+        assert read_recipe(path, variant).variant == variant
 
 
 def test_done_trials_are_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

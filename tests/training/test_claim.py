@@ -12,7 +12,7 @@ from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
 from diptych.training.claim import claim, locked
 from diptych.training.loop import Device, Outcome, train
-from diptych.training.recipe import Recipe
+from diptych.training.recipe import Recipe, load_run_recipe
 from tests.training import toy
 from tests.training.test_loop import ENVIRONMENT, ROOT, metrics
 
@@ -129,5 +129,20 @@ def test_a_key_without_a_value_is_no_difference(tmp_path: Path) -> None:
     del tree["paper"], tree["training"]["clip"]
     write_json(tmp_path / "run" / "recipe.json", tree)
     claim(tmp_path / "run", recipe)
-    with pytest.raises(DiptychError, match=r"\(paper differs\)"):
-        claim(tmp_path / "run", replace(recipe, paper="camp/table-3"))
+    with pytest.raises(DiptychError, match=r"\(variant differs\)"):
+        claim(tmp_path / "run", replace(recipe, variant="other"))
+
+
+def test_what_a_run_is_shown_beside_is_no_other_recipe(tmp_path: Path) -> None:
+    recipe = toy.recipe(epochs=1)
+    go(recipe, tmp_path / "run")
+    beside = replace(
+        recipe, dataset="coco", paper="camp/table-1", paper_row="CAMP (ours)", changed=("training.epochs",)
+    )
+    claim(tmp_path / "run", beside)
+    assert load_run_recipe(tmp_path / "run") == beside
+
+
+def test_a_folder_within_folders_that_are_not_there_can_be_held(tmp_path: Path) -> None:
+    with locked(tmp_path / "runs" / "mine"):
+        assert (tmp_path / "runs" / "mine").is_dir()

@@ -1,12 +1,15 @@
 """Two processes give the gradients of one with the batch put together."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from diptych.data.tokens import WordTokenizer
+from diptych.data.batches import Tokens
+from diptych.data.collection import Collection
+from diptych.data.tokens import WordTokenizer, encode
 from diptych.data.vocabulary import Vocabulary
 from diptych.encoders.images import FeatureConfig
 from diptych.encoders.texts import GRUConfig
@@ -14,7 +17,7 @@ from diptych.matchers.base import Matcher
 from diptych.matchers.camp import CAMPConfig
 from diptych.matchers.catalog import MatcherConfig, build_matcher
 from diptych.matchers.vse import VSEConfig
-from diptych.training.batches import Augmentation, RunDataset
+from diptych.training.batches import Augmentation, RunDataset, share
 from diptych.training.gather import gather
 from diptych.training.losses.bce import BCEConfig
 from diptych.training.losses.catalog import LossConfig, build_loss
@@ -25,7 +28,10 @@ IMAGE, TEXT = FeatureConfig(feature_dim=8), GRUConfig(word_dim=6)
 CASES: dict[str, tuple[MatcherConfig, LossConfig]] = {
     "vse": (VSEConfig(dim=8, image=IMAGE, text=TEXT), HingeConfig(negatives="all")),
     "camp": (CAMPConfig(dim=8, image=IMAGE, text=TEXT), BCEConfig()),
+    "foils": (VSEConfig(dim=8, image=IMAGE, text=TEXT), HingeConfig(negatives="all")),
 }
+# Nobody's captions, behind those of each process.
+FOILS = [["a red house"], ["a big boat and a dog", "blue"]]
 PAIRS = [(0, 0), (1, 0), (0, 1), (2, 0), (3, 1), (4, 0), (1, 1)]
 
 
@@ -35,12 +41,21 @@ def gradients(name: str, rank: int, world: int) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     matcher = build_matcher(config, WordTokenizer(Vocabulary.build(data.captions()[0], at_least=1)))
     batch = RunDataset(data, matcher.tokenizer, None, Augmentation(), lambda epoch: [PAIRS], 0, rank, world)[0, 0]
+    if name == "foils":
+        batch = replace(batch, texts=_with_foils(data, matcher, rank, world))
     module: torch.nn.Module = matcher if world == 1 else torch.nn.parallel.DistributedDataParallel(matcher)
     whole = gather(*module(batch.images, batch.texts), batch.picture_ids, batch.owners)
     function = build_loss(loss)
     score = matcher.logits if function.takes_logits else matcher.score
     function(score(whole.images, whole.texts), whole.owners, whole.positive).backward()
     return {n: p.grad.clone() for n, p in _named(matcher)}
+
+
+def _with_foils(data: Collection, matcher: Matcher, rank: int, world: int) -> Tokens:
+    """A process's captions, then its foils; one process has all of them."""
+    captions = [data.items[i].sentences[c].text for i, c in share(PAIRS, rank, world)]
+    foils = FOILS[rank] if world > 1 else [text for some in FOILS for text in some]
+    return encode(matcher.tokenizer, captions + foils)
 
 
 def _named(matcher: Matcher) -> list[tuple[str, torch.nn.Parameter]]:

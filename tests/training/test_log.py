@@ -19,7 +19,7 @@ def measured(loss: float, gradient: float = 3.0, **terms: float) -> Measured:
 
 
 def test_losses_are_read_a_few_at_a_time_and_whenever_asked(tmp_path: Path) -> None:
-    log = TrainingLog(tmp_path, True, False, total=0, every=3)
+    log = TrainingLog(tmp_path, True, (), total=0, every=3)
     log.step(1, measured(0.5), 0.1, 0)
     log.step(2, measured(0.25), 0.1, 0)
     assert lines(tmp_path) == []
@@ -40,7 +40,7 @@ def test_losses_are_read_a_few_at_a_time_and_whenever_asked(tmp_path: Path) -> N
 
 
 def test_a_loss_that_is_not_finite_is_named_by_its_own_step(tmp_path: Path) -> None:
-    log = TrainingLog(tmp_path, True, False, total=0, every=10)
+    log = TrainingLog(tmp_path, True, (), total=0, every=10)
     for step, loss in enumerate([1.0, float("inf"), float("nan")], 1):
         log.step(step, measured(loss), 0.1, 0)
     with pytest.raises(DiptychError, match="the loss is inf at step 2; there is no checkpoint yet"):
@@ -49,7 +49,7 @@ def test_a_loss_that_is_not_finite_is_named_by_its_own_step(tmp_path: Path) -> N
 
 
 def test_a_silent_process_checks_but_writes_nothing(tmp_path: Path) -> None:
-    log = TrainingLog(tmp_path, False, False, total=0, every=1)
+    log = TrainingLog(tmp_path, False, (), total=0, every=1)
     log.step(1, measured(1.0), 0.1, 0)
     assert lines(tmp_path) == []
     with pytest.raises(DiptychError, match="nan"):
@@ -57,15 +57,15 @@ def test_a_silent_process_checks_but_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_what_a_run_wrote_behind_its_checkpoint_is_dropped(tmp_path: Path) -> None:
-    first = TrainingLog(tmp_path, True, False, total=0, every=1)
+    first = TrainingLog(tmp_path, True, (), total=0, every=1)
     for step in (1, 2, 3):
         first.step(step, measured(1.0), 0.1, 0)
-    TrainingLog(tmp_path, True, False, total=2, every=1)
+    TrainingLog(tmp_path, True, (), total=2, every=1)
     assert [line["step"] for line in lines(tmp_path)] == [1, 2]
 
 
 def test_terms_and_gradients_stand_beside_their_own_loss(tmp_path: Path) -> None:
-    log = TrainingLog(tmp_path, True, False, total=0, every=10)
+    log = TrainingLog(tmp_path, True, (), total=0, every=10)
     log.step(1, measured(1.5, 4.0, hinge=1.25, mmd=0.25), 0.1, 0)
     log.step(2, measured(2.0, 5.0), 0.1, 0)
     log.step(3, measured(2.5, 6.0, mmd=0.5), 0.1, 0)
@@ -78,7 +78,7 @@ def test_terms_and_gradients_stand_beside_their_own_loss(tmp_path: Path) -> None
 
 
 def test_a_gradient_that_overflowed_is_none_and_the_line_stays_json(tmp_path: Path) -> None:
-    log = TrainingLog(tmp_path, True, False, total=0, every=1)
+    log = TrainingLog(tmp_path, True, (), total=0, every=1)
     log.step(1, measured(1.0, float("inf")), 0.1, 0)
     log.step(2, measured(1.0, float("nan")), 0.1, 0)
     assert [line["gradient"] for line in lines(tmp_path)] == [None, None]

@@ -58,7 +58,12 @@ def numbers() -> list[tuple[type, str, Any]]:
     return list(found.values())
 
 
-REQUIRED: dict[str, Any] = {"path": "nowhere", "name": "nothing", "image": {"kind": "tower", "name": "nothing"}}
+REQUIRED: dict[str, Any] = {
+    "path": "nowhere",
+    "name": "nothing",
+    "model": "default",
+    "image": {"kind": "tower", "name": "nothing"},
+}
 REQUIRED["text"] = REQUIRED["image"]
 
 

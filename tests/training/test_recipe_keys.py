@@ -35,6 +35,7 @@ from diptych.training.checkpoints import Position
 from diptych.training.held_pictures import Views
 from diptych.training.loop import Device, train
 from diptych.training.losses.catalog import build_loss
+from diptych.training.neighbours import NeighboursConfig, find_neighbours
 from diptych.training.optimisation import OptimiserConfig, ScheduleConfig
 from diptych.training.recipe import Recipe, TrainingConfig, read_recipe
 from diptych.training.start import build_for
@@ -71,8 +72,13 @@ CASES: dict[str, dict[str, Any]] = {
     "drop words": {"drop_words": 0.5},
     "average": {"average": 0.9},
     "average, short": {"average": 0.3},
+    "accumulate": {"accumulate": 3},
+    "accumulate, one by one": {"accumulate": 100, "sampler": "all-captions", "batch_size": 6},
+    "accumulate, terms": {"optimiser": SGD, "accumulate": 2, "terms": {"mmd": 2.0}, "clip": 0.5, "score_rows": 3},
     "score rows": {"score_rows": 3},
     "workers": {"workers": 2},
+    "foils": {"foils": 1},
+    "foils, several captions": {"foils": 2, "sampler": "all-captions", "batch_size": 6},
 }  # fmt: skip
 
 
@@ -137,7 +143,7 @@ def slow(recipe: Recipe) -> Expected:
         data.train,
         matcher.tokenizer,
         None,
-        Augmentation(drop_regions=c.drop_regions, drop_words=c.drop_words),
+        Augmentation(drop_regions=c.drop_regions, drop_words=c.drop_words, foils=c.foils),
         lambda epoch: epoch_batches(data.train, c.sampler, c.batch_size, c.seed, epoch),
         c.seed,
     )
@@ -149,6 +155,9 @@ def slow(recipe: Recipe) -> Expected:
             matcher.train().zero_grad()
             images, texts = matcher(batch.images, batch.texts)
             positive = batch.picture_ids[:, None] == batch.picture_ids[batch.owners][None]
+            foils = len(batch.texts) - len(batch.owners)
+            assert bool(foils) == bool(c.foils)
+            positive = torch.cat([positive, torch.zeros(len(positive), foils, dtype=torch.bool)], 1)
             loss = loss_function(matcher.score(images, texts), batch.owners, positive, epoch)
             if "mmd" in c.terms:
                 loss = loss + c.terms["mmd"] * mmd(images, texts)
@@ -221,7 +230,9 @@ def test_a_run_is_what_its_recipe_says(name: str, tmp_path: Path, monkeypatch: p
     assert told == pytest.approx(expected.rsums)
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - {"adamw", "a clip that is never met", "score rows", "workers"}))
+@pytest.mark.parametrize(
+    "name", sorted(CASES.keys() - {"adamw", "a clip that is never met", "accumulate", "score rows", "workers"})
+)
 def test_every_case_is_another_run(name: str) -> None:
     """Else the test above would hold nothing."""
     optimiser = CASES[name].get("optimiser", OptimiserConfig(lr=RATE))
@@ -334,10 +345,39 @@ def test_encoders_run_in_the_precision_and_scores_in_float32(
     assert set(scored) == {torch.float32}
 
 
+def test_neighbours_make_the_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, model = toy.splits(), tmp_path / "model"
+    build_for(toy.recipe(), data).save_pretrained(model)
+    near = NeighboursConfig(str(model), group=2, depth=3)
+    seen: list[list[int]] = []
+    step = loop.Trainer._step
+
+    def noted(self: loop.Trainer, batch: Batch, epoch: int) -> Any:
+        seen.append(batch.picture_ids.tolist())
+        return step(self, batch, epoch)
+
+    monkeypatch.setattr(loop.Trainer, "_step", noted)
+    recipe = toy.recipe(epochs=2, sampler="one-caption", batch_size=6, neighbours=near)
+    train(recipe, tmp_path / "run", Device("cpu"), splits=data)
+    alike = find_neighbours(near, data.train, None, torch.device("cpu"))
+    wanted = [
+        [picture for picture, _ in batch]
+        for epoch in range(2)
+        for batch in epoch_batches(data.train, "one-caption", 6, recipe.training.seed, epoch, alike, 2)
+    ]
+    assert seen == wanted
+    assert seen != [
+        [picture for picture, _ in batch]
+        for epoch in range(2)
+        for batch in epoch_batches(data.train, "one-caption", 6, recipe.training.seed, epoch)
+    ]
+
+
 def test_every_key_has_a_test() -> None:
     held = {key for case in CASES.values() for key in case}
     here = {"epochs", "augment", "hold_pictures", "evaluate_epochs", "checkpoint_steps", "patience", "precision"}
-    elsewhere = {"compile", "tensorboard"}  # test_compiled.py, test_loop.py
+    elsewhere = {"compile", "tensorboard", "wandb"}  # test_compiled.py, test_loop.py, test_trackers.py
+    here |= {"neighbours"}
     assert held | here | elsewhere == {f.name for f in fields(TrainingConfig)}
 
 

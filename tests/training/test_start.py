@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from diptych.common.errors import DiptychError
+from diptych.common.model_place import shipped_folder
 from diptych.data.collection import sentences
 from diptych.encoders.images import FeatureConfig
 from diptych.encoders.texts import GRUConfig
@@ -18,8 +19,9 @@ from diptych.matchers.vse import VSEConfig
 from diptych.training.data import Splits
 from diptych.training.loop import Device, Outcome, train
 from diptych.training.optimisation import OptimiserConfig
-from diptych.training.recipe import Recipe
-from tests.training import toy
+from diptych.training.recipe import Recipe, read_recipe
+from diptych.training.start import build_for, take_weights
+from tests.training import pixel_toy, toy
 from tests.training.test_loop_loss import interrupt_after
 
 IMAGE = FeatureConfig(feature_dim=8)
@@ -107,3 +109,41 @@ def test_other_words_are_told_and_their_file_named(first: Path, tmp_path: Path) 
 def test_nothing_to_begin_with_is_told(tmp_path: Path) -> None:
     with pytest.raises(DiptychError, match=r"nowhere: no such folder or model; expected"):
         go(toy.recipe(), tmp_path / "run", Path("nowhere"))
+
+
+def test_a_matcher_over_the_others_local_features_takes_all_but_the_backbone(tmp_path: Path) -> None:
+    whole = pixel_toy.recipe(tmp_path, epochs=1)
+    data = pixel_toy.splits()
+    torch.manual_seed(3)
+    saved = build_for(whole, data)
+    saved.save_pretrained(tmp_path / "model")
+    assert isinstance(whole.model, VSEConfig)
+    backbone = str(tmp_path / "model")
+    image = FeatureConfig(feature_dim=saved.extractor().dim, backbone=backbone, size=pixel_toy.SIZE)
+    recipe = replace(whole, model=replace(whole.model, image=image, drop_cells=False))
+    torch.manual_seed(4)
+    matcher = build_for(recipe, data)
+    take_weights(matcher, backbone)
+    theirs = saved.state_dict()
+    assert any(name.startswith("image_encoder.backbone.") for name in theirs)
+    for name, tensor in matcher.state_dict().items():
+        assert torch.equal(tensor, theirs[name]), name
+    pictures = [item.open() for item in data.train.items[:3] if item.open is not None]
+    expected, found = (m.encode_images(pictures).vectors for m in (saved.eval(), matcher.eval()))
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    other = replace(recipe, model=replace(recipe.model, image=replace(image, backbone=whole.model.image.backbone)))  # type: ignore[arg-type,union-attr]
+    with pytest.raises(DiptychError, match=r"'image_encoder\.backbone\..*is left over"):
+        take_weights(build_for(other, data), backbone)
+
+
+def test_the_recipe_that_tunes_the_model_that_ships_fits_it() -> None:
+    """Both ways of tuning: over the features of its backbone, and the whole of it."""
+    if shipped_folder("default") is None:
+        pytest.skip("this checkout does not carry the model that ships")
+    pytest.importorskip("efficientnet_lite_pytorch", reason="diptych[backbones] is not installed")
+    path = Path(__file__).parents[2] / "recipes" / "tune-default.toml"
+    for variant in (None, "whole"):
+        matcher = build_for(read_recipe(path, variant), toy.splits())
+        before = matcher.image_encoder.fc.weight.clone()  # type: ignore[union-attr]
+        take_weights(matcher, "default")
+        assert not torch.equal(matcher.image_encoder.fc.weight, before)  # type: ignore[union-attr]

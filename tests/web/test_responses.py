@@ -15,6 +15,9 @@ from diptych.web.responses import problem
             "milvus://host:19530/name: the server does not answer",
             "milvus://host:19530/name: the server does not answer",
         ),
+        ("a column name=/home/me/x.jpg", "a column name=x.jpg"),
+        ("see `/srv/a b/y.png`", "see `y.png`"),
+        ("not at file:///srv/z.png", "not at file://z.png"),
         ("expected text/html or a/b/c", "expected text/html or a/b/c"),
     ],
 )

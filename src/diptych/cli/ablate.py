@@ -31,8 +31,9 @@ def command(
     from diptych.common.files import write_text
     from diptych.evaluation.protocols import check_protocol
     from diptych.evaluation.tables import check_format, render
-    from diptych.training.ablation import Row, ablation_table, paper_row, plan, protocol_of, run_trial
+    from diptych.training.ablation import Row, ablation_table, plan, run_trial
     from diptych.training.loop import Device
+    from diptych.training.paper_rows import protocol_of, row_beside
 
     check_format(format)
     if protocol is not None:
@@ -40,7 +41,7 @@ def command(
     folder = out or Path("runs") / f"{recipe.stem}-ablation"
     chosen = [v.strip() for v in variants.split(",")] if variants else None
     trials = plan(recipe, folder, chosen, range(seeds), tuple(overrides or ()))
-    judged = protocol or protocol_of(trials[0].recipe)
+    judged = protocol or protocol_of([trial.recipe for trial in trials])
     results = []
     for number, trial in enumerate(trials, 1):
         print(f"{number}/{len(trials)}: {trial.variant}, seed {trial.seed}", file=sys.stderr)
@@ -52,9 +53,10 @@ def command(
     rows = []
     for name in dict.fromkeys(trial.variant for trial in trials):
         mine = [i for i, trial in enumerate(trials) if trial.variant == name]
-        beside = paper_row(trials[mine[0]].recipe, judged)
-        rows.append(Row(name, tuple(results[i] for i in mine), beside))
-    table = ablation_table(rows, f"{recipe.stem}: {judged}, test split")
+        evaluations = tuple(results[i] for i in mine)
+        rows.append(Row(name, evaluations, row_beside(trials[mine[0]].recipe, evaluations)))
+    changed = trials[0].recipe.changed if any(trial.recipe.paper_row for trial in trials) else ()
+    table = ablation_table(rows, f"{recipe.stem}: {judged}, test split", changed)
     write_text(folder / "table.md", render(table, "markdown") + "\n")
     write_text(folder / "table.json", render(table, "json") + "\n")
     print(render(table, "json" if as_json else format))

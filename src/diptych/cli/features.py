@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,10 +14,14 @@ from diptych.cli.options import DeviceOption
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 
+if TYPE_CHECKING:
+    from diptych.data.collection import Item
+    from diptych.data.feature_file import FeatureFile
+
 
 def command(
     images: Annotated[str, typer.Argument(help="Pictures: a folder, tars, or anything that `diptych data` reads.")],
-    out: Annotated[Path, typer.Option(help="The feature file to write.")],
+    out: Annotated[Path, typer.Option(help="The feature file to write, or the folder with --format precomp.")],
     backbone: Annotated[
         str,
         typer.Option(help="efficientnet-lite0 to -lite2, a Hugging Face vision model or detector, or a saved matcher."),
@@ -29,7 +33,14 @@ def command(
     split: Annotated[str | None, typer.Option(help="Only this split of the data.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Pictures a step.")] = None,
     device: DeviceOption = "auto",
-    precision: Annotated[Literal["half", "single"], typer.Option(help="How the features are stored.")] = "half",
+    precision: Annotated[
+        Literal["half", "single"] | None,
+        typer.Option(help="How the features are stored; half by default, single in a precomp folder."),
+    ] = None,
+    format: Annotated[
+        Literal["file", "precomp"],
+        typer.Option(help="One feature file, or the folder of arrays and captions that published code reads."),
+    ] = "file",
     workers: Annotated[int | None, typer.Option(help="Threads that decode; one a core by default.")] = None,
     skip_bad: Annotated[bool, typer.Option(help="Go on without the pictures that cannot be read.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
@@ -40,6 +51,12 @@ def command(
     from diptych.data.read import read_collection
     from diptych.encoders.extract import describe, extract_features, load_extractor
 
+    folder = out
+    if format == "precomp":
+        if out.exists():
+            raise DiptychError("already there; remove it, or choose another --out", where=out)
+        out = out.with_name(f"{out.name}.features")  # what is done is safe there until the folder is written
+    precision = precision or ("single" if format == "precomp" else "half")
     collection = read_collection(images, split=split, skip_bad=skip_bad)
     extractor = load_extractor(backbone, size, regions).to(pick_device(device))
     source = describe(extractor, backbone, precision)
@@ -73,6 +90,9 @@ def command(
                 )
             file = writer.finish()
     seconds = time.monotonic() - started
+    if format == "precomp":
+        _finish_precomp(folder, collection.items, file, new, seconds, problems, as_json)
+        return
     fewest, most = int(file.lengths.min()), int(file.lengths.max())
     if as_json:
         outcome = {
@@ -86,6 +106,28 @@ def command(
     rate = f", {new / seconds:.1f} pictures/s" if new else ", all done before"
     size_mb = out.stat().st_size / 1e6
     print(f"{out}: {len(file)} pictures of {count} x {file.dim} in {precision} precision, {size_mb:.1f} MB{rate}")
+
+
+def _finish_precomp(
+    folder: Path, items: "Sequence[Item]", file: "FeatureFile", new: int, seconds: float, problems: Sequence[object],
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Write the folder from the feature file, which then goes, and say what is in it."""
+    from diptych.data.precomp_writer import write_precomp
+
+    written = write_precomp(folder, items, file)
+    regions, dim = int(file.lengths.max()), file.dim
+    file.path.unlink()
+    if as_json:
+        outcome = {
+            "out": str(folder), "pictures": len(file), "new": new, "skipped": [str(p) for p in problems],
+            "regions": [regions, regions], "dim": dim, "seconds": round(seconds, 3),
+            "splits": {name: {"pictures": n, "sentences": m} for name, (n, m) in written.items()},
+        }  # fmt: skip
+        print(json.dumps(outcome))
+        return
+    told = "; ".join(f"{name}: {n:,} pictures, {m:,} sentences" for name, (n, m) in written.items())
+    print(f"{folder}: {told}; {regions} x {dim} a picture")
 
 
 def report(problems: Sequence[object], most: int = 20) -> None:

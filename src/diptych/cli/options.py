@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from diptych.cli.completion import complete_device, complete_filter, complete_index, complete_model
+
 RunsArgument = Annotated[
     list[str], typer.Argument(metavar="RUN ...", help="A run folder, a model folder, or a hub name.")
 ]
@@ -17,11 +19,42 @@ ImagesOption = Annotated[Path | None, typer.Option(help="The pictures of --data,
 BatchSizeOption = Annotated[int, typer.Option(min=1, help="Pictures encoded at once.")]
 
 # Where it is computed.
-DeviceOption = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:1.")]
+DeviceOption = Annotated[
+    str, typer.Option(autocompletion=complete_device, help="auto (a GPU where there is one), cpu, cuda or cuda:1.")
+]
 
 # An index, and how scores of two stages become one.
 IndexOption = Annotated[
-    str | None, typer.Option("--index", "--store", help="A file, or milvus://host:port/name; by default your own.")
+    str | None,
+    typer.Option(
+        "--index",
+        "--store",
+        autocompletion=complete_index,
+        help="A file, or milvus://host:port/name; by default your own.",
+    ),
+]
+RerankOption = Annotated[
+    str | None,
+    typer.Option(metavar="MODEL", autocompletion=complete_model, help="Rescore the best with this model."),
+]
+# Which entries are meant.
+FilterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        autocompletion=complete_filter, help="Such as date>=2024-01-01 or album=holiday; repeatable, all must fit."
+    ),
+]
+PathOption = Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Only paths like this; repeatable.")]
+# How they are shown.
+SHOWING = "What is shown"
+PathsOption = Annotated[
+    bool, typer.Option("--paths", rich_help_panel=SHOWING, help="Paths alone, one a line, for other programs.")
+]
+NullOption = Annotated[
+    bool,
+    typer.Option(
+        "--null", "-0", rich_help_panel=SHOWING, help="As --paths, each with a zero byte behind it, for `xargs -0`."
+    ),
 ]
 FusionName = Literal["replace", "sum", "rrf"]
 

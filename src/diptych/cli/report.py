@@ -21,7 +21,7 @@ def command(
     pictures: Annotated[
         int | None, typer.Option(min=2, help="Pictures looked at, drawn; by default what a minute or two allow.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Draws the examples and the points of the map.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Draws the examples and the points of the map.")] = 0,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was made as one JSON object.")] = False,
 ) -> None:

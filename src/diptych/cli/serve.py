@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diptych.cli.completion import complete_model
+from diptych.cli.config_file import ConfigOption
 from diptych.cli.options import DeviceOption, IndexOption
 from diptych.common.errors import DiptychError
 
@@ -29,17 +31,27 @@ def command(
     host_name: Annotated[
         list[str] | None, typer.Option(help="Another name of the server, such as a proxy's; repeatable.")
     ] = None,
-    rerank: Annotated[str | None, typer.Option(metavar="MODEL", help="A model that can re-rank and explain.")] = None,
+    rerank: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", autocompletion=complete_model, help="A model that can re-rank and explain."),
+    ] = None,
     uploads: Annotated[Path | None, typer.Option(help="Where added pictures are kept; beside the index.")] = None,
     root: Annotated[
         list[Path] | None, typer.Option(help="Show pictures of this folder only; repeatable. All that were indexed.")
     ] = None,
     max_upload: Annotated[float, typer.Option(min=0.001, help="Most MiB of one request.")] = 20,
     max_pixels: Annotated[float, typer.Option(min=0.001, help="Most million pixels of one picture.")] = 50,
+    originals: Annotated[
+        bool, typer.Option("--originals/--no-originals", help="Whether files may be downloaded as they are.")
+    ] = True,
     batch: Annotated[int, typer.Option(min=1, help="Most searches that go through the model together.")] = 32,
     queue: Annotated[int, typer.Option(min=1, help="Most searches that wait; more are told to come back.")] = 256,
+    remember: Annotated[
+        int, typer.Option(min=0, help="Most searches whose answers are kept until the index changes.")
+    ] = 500,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 30,
     device: DeviceOption = "auto",
+    config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
 ) -> None:
     """Serve the page and the HTTP interface of an index, until Ctrl-C."""
@@ -77,6 +89,8 @@ def command(
         batch=batch,
         queue=queue,
         timeout=timeout,
+        originals=originals,
+        remembered=remember,
     )
     with Index.open(address, device=device) as opened:
         run_server(settings, opened, lambda taken: _tell(taken, len(opened), not token, as_json))

@@ -19,7 +19,7 @@ def command(
         str | None, typer.Option(metavar="RUN", help="A run or a saved matcher whose weights a new run begins with.")
     ] = None,
     device: DeviceOption = "auto",
-    devices: Annotated[int, typer.Option(help="Processes on this machine; under torchrun its own number.")] = 1,
+    devices: Annotated[int, typer.Option(min=1, help="Processes on this machine; under torchrun its own number.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
 ) -> None:
     """Train a recipe, or go on where its run stopped."""
@@ -33,7 +33,8 @@ def command(
         print(json.dumps(outcome_tree(outcome)))
     elif outcome.finished and outcome.speaks:
         best = outcome.position
-        print(f"{run}: done; best validation rsum {best.best_rsum:.1f} (epoch {best.best_epoch + 1})")
+        early = f", stopped early by training.patience after epoch {best.epoch}" if outcome.ended == "patience" else ""
+        print(f"{run}: done{early}; best validation rsum {best.best_rsum:.1f} (epoch {best.best_epoch + 1})")
     if not outcome.finished:
         print(f"{run}: stopped at step {outcome.position.total}; the same command goes on from there", file=sys.stderr)
         raise typer.Exit(130)

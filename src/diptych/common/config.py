@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from diptych.common.errors import DiptychError, nearest
+from diptych.common.files import read_text
 
 T = TypeVar("T")
 Tree = dict[str, Any]
@@ -20,11 +21,13 @@ Tree = dict[str, Any]
 
 def parse(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     """Build dataclass `cls` from a dictionary; `where` names the file (and table) in errors."""
+    if not isinstance(data, Mapping):
+        raise DiptychError(f"expected a table, got {data!r}", where=where)
     hints = get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     values: Tree = {}
     for key, value in data.items():
-        name = key.replace("-", "_")
+        name = str(key).replace("-", "_")
         if name not in fields:
             raise DiptychError(f"unknown key {key!r}; {nearest(name, list(fields))}", where=where)
         values[name] = _convert(hints[name], value, f"{where}: {key}")
@@ -84,7 +87,7 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
             raise DiptychError(
                 f"missing key 'kind'; expected one of {', '.join(map(repr, sorted(tagged)))}", where=where
             )
-        if kind not in tagged:
+        if not isinstance(kind, str) or kind not in tagged:
             raise DiptychError(f"kind {kind!r} is not valid; {nearest(str(kind), sorted(tagged))}", where=where)
         return parse(cast(type, tagged[kind]), value, where)
     for choice in choices:
@@ -111,26 +114,36 @@ def to_tree(config: Any) -> Tree:
 
 def read_toml(path: Path) -> Tree:
     """A TOML file as a dictionary; an error names the file and line."""
+    if not path.exists():
+        raise DiptychError("no such file; expected a TOML recipe", where=path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DiptychError("no such file; expected a TOML recipe", where=path) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
         raise DiptychError(f"not valid TOML: {error}", where=path) from None
+    except (RecursionError, ValueError):  # as in JSON
+        raise DiptychError("not valid TOML: nested too deeply, or a number with too many digits", where=path) from None
 
 
 def read_json(path: Path) -> Any:
     """A JSON file's content; an error names the file, line and column."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DiptychError("no such file", where=path) from None
+        return parse_json(read_text(path))
     except json.JSONDecodeError as error:
         raise DiptychError(
             f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}", where=path
         ) from None
-    except UnicodeDecodeError as error:
-        raise DiptychError(f"not valid UTF-8: {error.reason} at byte {error.start}", where=path) from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text; json.JSONDecodeError for what cannot be one, however it was made to be so."""
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except RecursionError:
+        raise json.JSONDecodeError("nested too deeply", "", 0) from None
+    except ValueError:  # Python does not read numbers of thousands of digits
+        raise json.JSONDecodeError("a number with too many digits", "", 0) from None
 
 
 def merge(base: Tree, changes: Mapping[str, Any]) -> Tree:
@@ -161,7 +174,7 @@ def override(base: Tree, assignments: Sequence[str]) -> Tree:
             raise DiptychError(f"{assignment!r}: expected key=value")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):  # no TOML, as most words are none
             value = text
         change: Any = value
         for part in reversed(key.strip().split(".")):

@@ -37,6 +37,14 @@ def device_of_process() -> str:
     return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
 
 
+def processes_of(variable: str, default: int) -> int:
+    """A number of processes as torchrun tells it in the environment."""
+    told = os.environ.get(variable, str(default))
+    if not told.isdecimal() or int(told) < 1:
+        raise DiptychError(f"expected a number of processes, 1 or more, got {told!r}", where=variable)
+    return int(told)
+
+
 def _choices() -> str:
     import torch
 

@@ -34,7 +34,7 @@ class DiptychError(Exception):
 
 def nearest(word: str, valid: list[str]) -> str:
     """A hint that names the valid word closest to a wrong one, or lists them all when none is close."""
-    close = get_close_matches(word, valid, n=1, cutoff=0.5)
+    close = get_close_matches(str(word), valid, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
     return "expected one of " + ", ".join(repr(v) for v in sorted(valid))

@@ -3,23 +3,40 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from diptych.common.errors import DiptychError
+from diptych.common.machine import writing
 
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it is flushed to disk and takes `path`'s name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield aside
+            with aside.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        finally:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
+
+
+def read_text(path: Path, encoding: str = "utf-8") -> str:
+    """The text of a file; what cannot be read, or is not UTF-8, is an error that names it."""
     try:
-        yield aside
-        with aside.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+        return path.read_text(encoding=encoding)
+    except FileNotFoundError:
+        raise DiptychError("no such file", where=path) from None
+    except OSError as error:
+        raise DiptychError(f"cannot be read: {error.strerror or error}", where=path) from None
+    except UnicodeDecodeError as error:
+        raise DiptychError(f"not valid UTF-8: {error.reason} at byte {error.start}", where=path) from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sized
+from importlib.util import find_spec
 from typing import TypeVar
 
 from rich.console import Console
@@ -24,8 +25,26 @@ class RateColumn(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.1f} {self.unit}/s")
 
 
+def span(seconds: float) -> str:
+    """A stretch of time for people.
+
+    >>> span(42.3), span(200), span(7500)
+    ('42 s', '3 min', '2 h 5 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def is_shown(console: Console) -> bool:
+    """Whether somebody sees a bar: at a terminal, or in a notebook that can draw one."""
+    return sys.stderr.isatty() or (console.is_jupyter and find_spec("ipywidgets") is not None)
+
+
 def progress_bar(unit: str = "items") -> Progress:
-    """A progress bar on standard error, so that standard output stays clean for results; silent without a terminal."""
+    """A progress bar on standard error, so that standard output stays clean for results; silent where nobody sees."""
+    console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -33,8 +52,8 @@ def progress_bar(unit: str = "items") -> Progress:
         RateColumn(unit),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
+        console=console,
+        disable=not is_shown(console),
         transient=True,
     )
 

@@ -17,3 +17,10 @@ def cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path(APPLICATION, appauthor=False)
+
+
+def config_folder() -> Path:
+    """Where a user's settings are; on Linux `~/.config/diptych`, or where XDG_CONFIG_HOME says."""
+    from platformdirs import user_config_path
+
+    return user_config_path(APPLICATION, appauthor=False)

@@ -13,11 +13,13 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from diptych.common.errors import DiptychError
+from diptych.data.photo import ORIENTATION, Columns, Note, photo_columns
+from diptych.data.pixel_budget import PixelBudget
+from diptych.data.raw import is_raw, open_raw, raw_columns
 
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".avif"}
 )
-ORIENTATION = 0x0112  # the EXIF tag; values from 5 on turn the picture on its side
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
@@ -46,22 +48,31 @@ def most_pixels() -> int:
     return int(told[:18]) if told else MOST_PIXELS
 
 
+# What is decoded at a time, over all threads.
+DECODED = PixelBudget(most_pixels)
+
+
 def is_picture(name: str) -> bool:
     """Whether a file name ends like a picture's."""
     return Path(name).suffix.lower() in SUFFIXES
 
 
-def decode(source: Path | IO[bytes], where: str) -> Image.Image:
-    """The picture in `source`, turned as its EXIF says, as RGB; `where` names it in errors."""
+def decode(source: Path | IO[bytes], where: str, note: Note | None = None) -> Image.Image:
+    """The picture in `source`, turned as its EXIF says, as RGB; `where` names it in errors.
+
+    A file that is named like a camera's RAW gives its embedded preview.
+    """
     try:
+        if isinstance(source, Path) and is_raw(source.name):
+            return raw_picture(source, note=note)[0]
         try:
-            return _decoded(source)
+            return _decoded(source, note)
         except UnidentifiedImageError:
             if not heic_is_read():
                 raise
             if not isinstance(source, Path):
                 source.seek(0)
-            return _decoded(source)
+            return _decoded(source, note)
     except DiptychError as error:
         raise DiptychError(str(error), where=where) from None
     except FileNotFoundError:
@@ -80,16 +91,54 @@ def _reason(error: Exception) -> str:
     return told or str(error) or type(error).__name__
 
 
-def _decoded(source: Path | IO[bytes]) -> Image.Image:
-    if isinstance(source, Path) and source.exists() and not source.is_file():  # a pipe would never end
-        raise DiptychError("not a plain file; expected a picture")
-    with Image.open(source, formats=known_formats()) as image:
+def _decoded(source: Path | IO[bytes], note: Note | None) -> Image.Image:
+    with _opened(source) as image:
         if image.width * image.height > most_pixels():
             raise Image.DecompressionBombError(
                 f"{image.width} x {image.height} pixels, at most {most_pixels():,} are decoded"
             )
+        if note is not None:
+            note(photo_columns(image))
+        with DECODED.decoding(image.width * image.height):
+            image.load()
+            return to_rgb(upright(image))
+
+
+def raw_picture(path: Path, side: int | None = None, note: Note | None = None) -> tuple[Image.Image, tuple[int, int]]:
+    """The preview of a camera's RAW file as upright RGB, and its whole size; decoded smaller where `side` is given."""
+    preview = open_raw(path, most_pixels())
+    image, size = preview.image, preview.image.size
+    if note is not None:
+        note(preview.columns)
+    if size[0] * size[1] > most_pixels():
+        raise Image.DecompressionBombError(f"{size[0]} x {size[1]} pixels, at most {most_pixels():,} are decoded")
+    if side is not None and image.format == "JPEG" and min(size) >= 4 * side:
+        image.draft(None, (2 * side, 2 * side))
+    with DECODED.decoding(image.width * image.height):
         image.load()
-        return to_rgb(upright(image))
+        image = to_rgb(_turned(image, preview.orientation)).copy()  # which knows nothing of how the file says it lies
+    image.info = {name: value for name, value in image.info.items() if name not in _EXIF}
+    return image, size[::-1] if preview.orientation >= 5 else size
+
+
+def _opened(source: Path | IO[bytes]) -> Image.Image:
+    if isinstance(source, Path) and source.exists() and not source.is_file():  # a pipe would never end
+        raise DiptychError("not a plain file; expected a picture")
+    return Image.open(source, formats=known_formats())
+
+
+def file_columns(path: Path) -> Columns:
+    """What a picture file says of itself, without decoding it; an error where it is none."""
+    try:
+        heic_is_read()
+        if is_raw(path.name):
+            return raw_columns(path)
+        with _opened(path) as image:
+            return photo_columns(image)
+    except DiptychError as error:
+        raise DiptychError(error.within(path), where=path) from None
+    except Exception as error:  # Pillow's readers raise all kinds on broken files
+        raise DiptychError(f"the picture cannot be read: {_reason(error)}", where=path) from error
 
 
 @cache
@@ -118,9 +167,13 @@ def upright(image: Image.Image) -> Image.Image:
     """The picture turned as its EXIF says; the one that is given stays as it is."""
     image.load()  # Pillow turns TIFFs by itself as it loads them
     try:
-        turn = _TURNS.get(image.getexif().get(ORIENTATION, 1))
+        return _turned(image, image.getexif().get(ORIENTATION, 1))
     except Exception:  # a broken EXIF block says nothing about the picture itself
         return image
+
+
+def _turned(image: Image.Image, orientation: int) -> Image.Image:
+    turn = _TURNS.get(orientation)
     if turn is None:
         return image
     turned = image.transpose(turn)
@@ -168,9 +221,9 @@ class PictureFile:
 
     path: Path
 
-    def __call__(self) -> Image.Image:
+    def __call__(self, note: Note | None = None) -> Image.Image:
         """The picture as upright RGB."""
-        return decode(self.path, str(self.path))
+        return decode(self.path, str(self.path), note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +235,7 @@ class PicturePart:
     offset: int
     size: int
 
-    def __call__(self) -> Image.Image:
+    def __call__(self, note: Note | None = None) -> Image.Image:
         """The picture as upright RGB."""
         where = f"{self.path}: {self.member}"
         try:
@@ -191,7 +244,7 @@ class PicturePart:
                 data = file.read(self.size)
         except OSError as error:
             raise DiptychError(f"cannot be read: {error.strerror}", where=where) from None
-        return decode(io.BytesIO(data), where)
+        return decode(io.BytesIO(data), where, note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +254,6 @@ class PictureBytes:
     data: bytes
     where: str
 
-    def __call__(self) -> Image.Image:
+    def __call__(self, note: Note | None = None) -> Image.Image:
         """The picture as upright RGB."""
-        return decode(io.BytesIO(self.data), self.where)
+        return decode(io.BytesIO(self.data), self.where, note)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.common.config import read_json
+from diptych.common.errors import DiptychError
 from diptych.data.batches import Tokens, pad_tokens
 
 _SPECIAL = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token", "bos_token", "eos_token")
@@ -18,7 +19,10 @@ class FilePieceTokenizer:
         from tokenizers import Tokenizer
 
         self.limit = limit
-        self.raw = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        try:
+            self.raw = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # its reader raises nothing more particular
+            raise DiptychError(f"not a tokenizer: {error}", where=folder / "tokenizer.json") from None
         self._file, self._settings = self.raw.to_str(), read_settings(folder)
         self.raw.no_padding()
         self.raw.no_truncation()

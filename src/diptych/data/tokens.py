@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from diptych.common.hub import from_hub
 from diptych.data.batches import Tokens, pad_tokens
 from diptych.data.tokenizer_file import FilePieceTokenizer, has_file_pieces
 from diptych.data.vocabulary import Vocabulary
@@ -60,9 +61,12 @@ class WordTokenizer:
         return frozenset(self.vocabulary(s) for s in ("<pad>", "<start>", "<end>"))
 
     def ids(self, sentence: str) -> list[int]:
-        """<start>, the words, <end>, cut to the limit."""
+        """<start>, the words, <end>; of more than the limit the last words are left out."""
         v = self.vocabulary
-        return [v("<start>"), *(v(w) for w in v.split(sentence)), v("<end>")][: self.limit]
+        words = v.split(sentence)
+        if self.limit is not None:
+            words = words[: max(0, self.limit - 2)]
+        return [v("<start>"), *(v(w) for w in words), v("<end>")][: self.limit]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The words."""
@@ -87,9 +91,12 @@ class PieceTokenizer:
     @classmethod
     def load(cls, source: str | Path, limit: int | None = None) -> "PieceTokenizer":
         """From a folder or a hub name."""
-        from transformers import AutoTokenizer
+        with from_hub(source, "a tokenizer"):
+            from transformers import AutoTokenizer
 
-        return cls(AutoTokenizer.from_pretrained(str(source)), limit)
+            made = cls(AutoTokenizer.from_pretrained(str(source)), limit)
+            made.ids("a")  # one whose files do not belong together fails here, and not at somebody's sentence
+            return made
 
     @property
     def size(self) -> int:

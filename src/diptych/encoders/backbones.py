@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -80,16 +81,23 @@ class Backbone(Extractor):
         return [Regions(v, self.boxes(size), size) for v, size in zip(vectors, sizes, strict=True)]
 
 
-def load_backbone(name: str, size: int | None = None, assets: Path | None = None) -> Backbone:
+def load_backbone(
+    name: str,
+    size: int | None = None,
+    assets: Path | None = None,
+    style: Literal["torchvision", "detector"] = "torchvision",
+) -> Backbone:
     """A pretrained backbone; with `assets`, its architecture alone, from a saved matcher's folder.
 
-    name: `efficientnet-lite0` … `efficientnet-lite2`, a Hugging Face name or folder, or a saved matcher, whose tuned
-    backbone is taken
+    name: `efficientnet-lite0` … `efficientnet-lite2`, a Hugging Face name or folder, a file with the weights of a
+    ResNet or ResNeXt, or a saved matcher, whose tuned backbone is taken
     size: side of the square that pictures are resized to; the backbone's own where None
+    style: whose ResNet a file of weights is: torchvision's, or that of the detector of bottom-up attention
     """
     from diptych.encoders.efficientnet import NAMES, EfficientNetLite
     from diptych.encoders.huggingface_vision import HuggingFaceBackbone
     from diptych.encoders.resnet import ResNet
+    from diptych.encoders.resnet_file import is_weights_file, load_resnet_file
 
     if size is not None and size < 1:
         raise DiptychError(f"size: expected at least 1 pixel, got {size}")
@@ -109,6 +117,8 @@ def load_backbone(name: str, size: int | None = None, assets: Path | None = None
             return _tuned(folder, size)
         if name in NAMES:
             return EfficientNetLite(name, size)
+        if is_weights_file(name):
+            return load_resnet_file(Path(name), size, style)
         return HuggingFaceBackbone.load(name, size)
 
 

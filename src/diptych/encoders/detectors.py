@@ -11,9 +11,10 @@ from PIL import Image
 from torch import Tensor
 
 from diptych.common.errors import DiptychError
+from diptych.common.hub import from_hub
 from diptych.data.collection import Regions
 from diptych.encoders.backbones import Extractor, Size
-from diptych.encoders.huggingface_vision import IMAGENET, from_hub, read_processor, read_statistics
+from diptych.encoders.huggingface_vision import IMAGENET, read_processor, read_statistics
 from diptych.encoders.preprocess import Channels, normalise, resize
 
 REGIONS = 36

@@ -17,6 +17,7 @@ from diptych.data.collection import DataProblem, Item, Regions
 from diptych.data.feature_file import FeatureSource
 from diptych.data.feature_writer import FeatureWriter
 from diptych.data.open_picture import open_with_size
+from diptych.data.pictures import DECODED
 from diptych.encoders.backbones import Extractor, Size, load_backbone
 
 Precision = Literal["half", "single"]
@@ -133,7 +134,8 @@ def _prepare(extractor: Extractor, item: Item) -> tuple[Item, np.ndarray, Size] 
     if item.open is None:
         return DataProblem(where, "the data has no picture of it")
     try:
-        image, size = open_with_size(item.open, extractor.size)
-        return item, extractor.prepare(image), size
+        with DECODED.holding():  # until it is as small as the model takes it
+            image, size = open_with_size(item.open, extractor.size)
+            return item, extractor.prepare(image), size
     except DiptychError as error:
         return DataProblem(where, error.within(where))

@@ -1,8 +1,7 @@
 """Any Hugging Face vision model as a backbone: a CNN's last feature map, or a transformer's patch tokens."""
 
 import inspect
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from diptych.common.config import read_json
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
+from diptych.common.hub import from_hub
 from diptych.encoders.backbones import Backbone
 from diptych.encoders.preprocess import Channels, Preprocess
 
@@ -62,10 +62,11 @@ class HuggingFaceBackbone(Backbone):
         from transformers import AutoConfig, AutoModel
 
         saved = read_json(folder / "backbone.json")
-        model = AutoModel.from_config(AutoConfig.from_pretrained(str(folder)))
-        mean, std = tuple(saved["mean"]), tuple(saved["std"])
-        preprocess = Preprocess(saved["size"] if size is None else size, mean, std, saved["resample"])
-        return cls(name, model.eval(), preprocess)
+        with from_hub(folder, "a saved backbone"):
+            model = AutoModel.from_config(AutoConfig.from_pretrained(str(folder)))
+            mean, std = tuple(saved["mean"]), tuple(saved["std"])
+            preprocess = Preprocess(saved["size"] if size is None else size, mean, std, saved["resample"])
+            return cls(name, model.eval(), preprocess)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(n, 3, size, size) -> (n, cells, dim)."""
@@ -112,27 +113,6 @@ class HuggingFaceBackbone(Backbone):
             if side * side != tokens:
                 raise DiptychError(f"{tokens} tokens are not a square grid of cells", where=self.name)
         return (side, side)
-
-
-@contextmanager
-def from_hub(name: str) -> Iterator[None]:
-    """Say in one sentence why a Hugging Face model could not be had."""
-    try:
-        import transformers
-    except ImportError:
-        raise DiptychError("needs the package transformers; install diptych[hub]", where=name) from None
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        yield
-    except ImportError as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), str(error))
-        raise DiptychError(f"needs a package that is not installed: {reason.strip()}", where=name) from None
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DiptychError(
-            f"neither a backbone of a package, a saved matcher nor a Hugging Face model that can be read: {reason}",
-            where=name,
-        ) from None
 
 
 def is_detector(name: str) -> bool:

@@ -11,6 +11,7 @@ from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
 from diptych.data.batches import ImageBatch, LocalFeatures, Pixels
 from diptych.encoders.backbones import Backbone, load_backbone
+from diptych.encoders.cells import pool_cells
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.preprocess import normalise_tensor
 from diptych.encoders.sources import is_carried
@@ -25,6 +26,7 @@ class FeatureConfig:
     `residual-hidden` is DivE's dropout(h + mlp(h)) with h = fc(x).
     backbone, size, regions: what the features were computed with, so that a new picture's can be computed too;
     regions is for detectors
+    cells: side of the grid that a square grid's cells are averaged to
     """
 
     kind: Literal["features"] = "features"
@@ -33,28 +35,33 @@ class FeatureConfig:
     backbone: str | None = None
     size: int = 224
     regions: int | None = None
+    cells: int | None = None
 
     def __post_init__(self) -> None:
-        check_bounds(self, "feature_dim", "size", "regions", low=1)
+        check_bounds(self, "feature_dim", "size", "regions", "cells", low=1)
 
 
 @dataclass(frozen=True)
 class PixelConfig:
     """Pictures through a backbone that is trained along (or frozen), one Linear on its cells.
 
-    backbone: a Hugging Face name or folder, or `efficientnet-lite0` … `efficientnet-lite2`
+    backbone: a Hugging Face name or folder, `efficientnet-lite0` … `efficientnet-lite2`, or a file (.pth, .pt,
+        .safetensors) with the weights of a ResNet or ResNeXt; style: whose ResNet such a file is
     size: side of the square that the picture is resized to
     fixed_statistics: BatchNorm keeps its running statistics during training
+    cells: side of the grid that the backbone's cells are averaged to
     """
 
     kind: Literal["pixels"] = "pixels"
     backbone: str = "efficientnet-lite0"
     size: int = 224
+    style: Literal["torchvision", "detector"] = "torchvision"
     frozen: bool = False
     fixed_statistics: bool = True
+    cells: int | None = None
 
     def __post_init__(self) -> None:
-        check_bounds(self, "size", low=1)
+        check_bounds(self, "size", "cells", low=1)
 
 
 ImageConfig = FeatureConfig | PixelConfig | TowerConfig
@@ -112,11 +119,14 @@ class FeatureEncoder(nn.Module):
         if x.shape[-1] != self.config.feature_dim:
             raise DiptychError(f"features have {x.shape[-1]} dimensions; the matcher expects {self.config.feature_dim}")
         # Whatever pads hold, be it not finite, they are nothing.
-        x = x.masked_fill(~batch.mask.unsqueeze(-1), 0)
+        x, mask = x.masked_fill(~batch.mask.unsqueeze(-1), 0), batch.mask
+        if self.config.cells is not None:
+            x = pool_cells(x, self.config.cells)
+            mask = mask[:, : x.shape[1]]
         h = self.fc(x)
         if self.mlp is not None:
-            h = self.dropout(h + self.mlp(x if self.config.projection == "residual" else h, batch.mask))
-        return Encoded(h, batch.mask, None, x)
+            h = self.dropout(h + self.mlp(x if self.config.projection == "residual" else h, mask))
+        return Encoded(h, mask, None, x)
 
     @property
     def external(self) -> tuple[str, ...]:
@@ -133,7 +143,9 @@ class PixelEncoder(nn.Module):
     def __init__(self, config: PixelConfig, dim: int, assets: Path | None) -> None:
         super().__init__()
         self.config = config
-        self.backbone: Backbone = load_backbone(config.backbone, config.size, None if self.external else assets)
+        self.backbone: Backbone = load_backbone(
+            config.backbone, config.size, None if self.external else assets, config.style
+        )
         self.fc = xavier_linear(self.backbone.dim, dim)
         if config.frozen:
             self.backbone.requires_grad_(False)
@@ -165,6 +177,8 @@ class PixelEncoder(nn.Module):
                 preprocess = self.backbone.preprocess
                 values = normalise_tensor(values, preprocess.mean, preprocess.std)
             cells = self.backbone(values)
+            if self.config.cells is not None:
+                cells = pool_cells(cells, self.config.cells)
         mask = torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device)
         return Encoded(self.fc(cells), mask, None, cells)
 

@@ -12,6 +12,8 @@ from diptych.common.files import write_json
 from diptych.encoders.backbones import Backbone
 from diptych.encoders.preprocess import Channels, Preprocess
 
+ResNetStyle = Literal["torchvision", "detector"]
+
 
 @dataclass(frozen=True)
 class ResNetLayout:
@@ -29,7 +31,7 @@ class ResNetLayout:
     inner: tuple[int, ...]
     dim: int
     groups: int = 1
-    style: Literal["torchvision", "detector"] = "torchvision"
+    style: ResNetStyle = "torchvision"
 
 
 class Bottleneck(nn.Module):

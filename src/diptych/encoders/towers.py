@@ -13,11 +13,12 @@ from diptych.common.bounds import check_bounds
 from diptych.common.config import read_json
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
+from diptych.common.hub import from_hub
 from diptych.data.batches import ImageBatch, Pixels, Tokens
 from diptych.data.feature_file import cell_boxes
 from diptych.encoders.backbones import Backbone, Size
 from diptych.encoders.encoded import Encoded
-from diptych.encoders.huggingface_vision import CLIP, HALVES, from_hub, read_processor
+from diptych.encoders.huggingface_vision import CLIP, HALVES, read_processor
 from diptych.encoders.preprocess import normalise_tensor
 from diptych.encoders.tower_preprocess import TowerPreprocess
 
@@ -196,10 +197,11 @@ def load_towers(name: str, assets: Path | None) -> tuple[Any, TowerPreprocess]:
         from transformers import AutoConfig, AutoModel
 
         folder = assets / ASSETS
-        saved = read_json(folder / "preprocess.json")
-        for field in ("mean", "std", "edges", "crop"):
-            saved[field] = tuple(saved[field]) if isinstance(saved[field], list) else saved[field]
-        return AutoModel.from_config(AutoConfig.from_pretrained(str(folder))), TowerPreprocess(**saved)
+        with from_hub(folder, "a saved model"):
+            saved = read_json(folder / "preprocess.json")
+            for field in ("mean", "std", "edges", "crop"):
+                saved[field] = tuple(saved[field]) if isinstance(saved[field], list) else saved[field]
+            return AutoModel.from_config(AutoConfig.from_pretrained(str(folder))), TowerPreprocess(**saved)
     with from_hub(name):
         from transformers import AutoModel
 

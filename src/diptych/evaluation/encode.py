@@ -17,22 +17,29 @@ def encode_collection(matcher: Matcher, collection: Collection, batch_size: int 
         raise DiptychError(
             f"expected pictures with sentences, found {len(collection)} and {len(texts)}", where=collection.name
         )
-    images, sentences = [], []
+    images, sentences = encode_pictures(matcher, collection, batch_size), []
     with progress_bar() as bar:
-        task = bar.add_task("encoding pictures", total=len(collection), note="")
-        for start in range(0, len(collection), batch_size):
-            part = collection.items[start : start + batch_size]
-            images.append(matcher.encode_images(_pictures(matcher, collection, part), batch_size).to("cpu"))
-            bar.advance(task, len(part))
         task = bar.add_task("encoding sentences", total=len(texts), note="")
         for start in range(0, len(texts), 4 * batch_size):
             few = texts[start : start + 4 * batch_size]
             sentences.append(matcher.encode_texts(few, 4 * batch_size).to("cpu"))
             bar.advance(task, len(few))
-    return type(images[0]).cat(images), type(sentences[0]).cat(sentences)
+    return images, type(sentences[0]).cat(sentences)
 
 
-def _pictures(matcher: Matcher, collection: Collection, items: Sequence[Item]) -> Pictures:
+def encode_pictures(matcher: Matcher, collection: Collection, batch_size: int = 64) -> Kept:
+    """What is kept of all pictures, on the CPU, in the collection's order."""
+    parts = []
+    with progress_bar() as bar:
+        task = bar.add_task("encoding pictures", total=len(collection), note="")
+        for start in range(0, len(collection), batch_size):
+            part = collection.items[start : start + batch_size]
+            parts.append(matcher.encode_images(pictures_of(matcher, collection, part), batch_size).to("cpu"))
+            bar.advance(task, len(part))
+    return type(parts[0]).cat(parts)
+
+
+def pictures_of(matcher: Matcher, collection: Collection, items: Sequence[Item]) -> Pictures:
     """Local features where the matcher takes them and the collection has them, else the decoded pictures."""
     if collection.features is not None and matcher.takes_features:
         rows = []

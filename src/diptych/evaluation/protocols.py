@@ -22,6 +22,9 @@ PROTOCOLS = {
     "cxc": "CrissCrossed Captions: recall on COCO's test pictures, with the missing right pairs added",
     "all-pairs": "every picture with every sentence of any collection",
 }
+# The protocols of each dataset of the papers, and how many pictures each protocol has there.
+DATASETS = {"flickr30k": ("flickr30k",), "coco": ("coco-1k", "coco-5k", "eccv", "cxc")}
+PICTURES = {"flickr30k": 1000, "coco-1k": 5000, "coco-5k": 5000, "eccv": 5000, "cxc": 5000}
 FIVE = ("flickr30k", "coco-1k", "coco-5k")
 FOLD = 1000
 PerQuery = dict[str, np.ndarray]

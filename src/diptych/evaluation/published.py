@@ -45,6 +45,11 @@ class PublishedRow:
         ]
         return f"{self.method} ({', '.join(parts)})" if parts else self.method
 
+    @property
+    def address(self) -> str:
+        """The label, and the protocol where a table has one label under several."""
+        return f"{self.label} [{self.protocol}]"
+
     def figures(self) -> dict[str, float]:
         """What is printed, under our figures' names with the protocol in front; doubtful numbers are left out."""
         return {
@@ -69,16 +74,16 @@ class PublishedTable:
     digits: int | None
 
     def row(self, label: str, protocol: str | None = None) -> PublishedRow:
-        """The row of a method (or of its whole label), under a protocol where it has several."""
+        """The row of a method (or of its whole label, or address), under a protocol where it has several."""
         fitting = [
             row
             for row in self.rows
-            if label in (row.method, row.label) and (protocol is None or row.protocol == protocol)
+            if label in (row.method, row.label, row.address) and (protocol is None or row.protocol == protocol)
         ]
         if not fitting:
             raise DiptychError(f"no row {label!r}; {nearest(label, [row.label for row in self.rows])}", where=self.id)
         if len({row.label for row in fitting}) > 1 or len({row.protocol for row in fitting}) > 1:
-            choices = ", ".join(f"{row.label} [{row.protocol}]" for row in fitting)
+            choices = ", ".join(row.address for row in fitting)
             raise DiptychError(f"{label!r} fits several rows: {choices}", where=self.id)
         return fitting[0]
 

@@ -99,7 +99,10 @@ def _ranks(first: Evaluation, direction: str, scores: Tensor, right: Tensor) -> 
     """Ranks among the rescored candidates where a right one is there, else the first stage's.
 
     scores: (q, k), by both stages; right: (q, k), which candidates belong to the query
+    A picture without sentences has no right answer, and no rank: it is no query, as in the first stage.
     """
+    asked = first.per_query[f"{direction}/query"]
+    scores, right = scores[asked], right[asked]
     best = scores.masked_fill(~right, -torch.inf).amax(1, keepdim=True)
     there = right.any(1).numpy()
     above = ((scores > best) & ~right).sum(1).numpy()
@@ -108,4 +111,4 @@ def _ranks(first: Evaluation, direction: str, scores: Tensor, right: Tensor) -> 
     floor = scores.shape[1] + 1
     optimistic = np.where(there, above + 1, np.maximum(first.per_query[f"{direction}/optimistic"], floor))
     pessimistic = np.where(there, above + level + 1, np.maximum(first.per_query[f"{direction}/pessimistic"], floor))
-    return Ranks(np.arange(len(scores)), np.zeros(len(scores), dtype=np.int64), optimistic, pessimistic)
+    return Ranks(asked, np.zeros(len(scores), dtype=np.int64), optimistic, pessimistic)

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
-from diptych.common.config import read_json
+from diptych.common.config import parse, read_json
 from diptych.common.errors import DiptychError, nearest
 from diptych.common.files import write_json, written_aside
 from diptych.evaluation.figures import Figures, Ranges
@@ -117,26 +116,62 @@ class Evaluation:
         tree = read_json(path)
         if not isinstance(tree, dict) or tree.get("format") != FORMAT:
             raise DiptychError(f"format: expected {FORMAT!r}", where=path)
+        saved = parse(_Saved, tree, str(path))
         beside = path.with_suffix(".npz")
         try:
             with np.load(beside, allow_pickle=False) as file:
                 per_query = {key: file[key] for key in file.files}
-        except (OSError, ValueError, BadZipFile) as error:
+        except Exception as error:  # a broken archive can make its reader raise anything
             reason = getattr(error, "strerror", None) or error
             what = f"expected the per-query results that belong to {path.name}: {reason}"
             raise DiptychError(what, where=beside) from None
+        _check_per_query(per_query, beside)
         return Evaluation(
-            protocol=tree["protocol"],
-            figures=tree["figures"],
-            ranges={key: (low, high) for key, (low, high) in tree["ranges"].items()},
-            images=tree["images"],
-            sentences=tree["sentences"],
+            protocol=saved.protocol,
+            figures=saved.figures,
+            ranges={key: (low, high) for key, (low, high) in saved.ranges.items()},
+            images=saved.images,
+            sentences=saved.sentences,
             per_query=per_query,
-            data=tree["data"],
-            split=tree["split"],
-            model=tree["model"],
-            notes=tuple(tree["notes"]),
+            data=saved.data,
+            split=saved.split,
+            model=saved.model,
+            notes=saved.notes,
         )
+
+
+def _check_per_query(per_query: dict[str, np.ndarray], where: Path) -> None:
+    """See that there is one number, or one name, for each query of a direction."""
+    lengths: dict[str, int] = {}
+    for key, values in per_query.items():
+        expected = "U" if key.endswith("_ids") else "fiub"
+        if values.dtype.kind not in expected or values.ndim != 1:
+            what = f"{key}: an array {values.shape} of {values.dtype}; expected one value for each query"
+            raise DiptychError(what, where=where)
+        direction = key.partition("/")[0]
+        if lengths.setdefault(direction, len(values)) != len(values):
+            raise DiptychError(f"{key}: {len(values)} values for {lengths[direction]} queries", where=where)
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """An evaluation as its JSON file has it, so that a damaged one is told by its field."""
+
+    format: str
+    protocol: str
+    model: str
+    data: str
+    split: str
+    images: int
+    sentences: int
+    figures: dict[str, float]
+    ranges: dict[str, tuple[float, ...]]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for key, ends in self.ranges.items():
+            if len(ends) != 2:
+                raise ValueError(f"ranges.{key}: expected two numbers")
 
 
 def prefixed(protocol: str, name: str) -> str:

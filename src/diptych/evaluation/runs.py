@@ -37,6 +37,25 @@ def saved_evaluations(run: str | Path) -> dict[str, Path]:
     return files
 
 
+def pooled_names(runs: list[str]) -> list[str]:
+    """The runs' names; several seeds separated by commas go by the first one's, and how many more there are."""
+    names = run_names([run if len(seeds_of(run)) == 1 or Path(run).is_dir() else seeds_of(run)[0] for run in runs])
+    more = [0 if Path(run).is_dir() else len(seeds_of(run)) - 1 for run in runs]
+    return [f"{name} and {count} more" if count else name for name, count in zip(names, more, strict=True)]
+
+
+def seeds_of(run: str) -> list[str]:
+    """The runs that an argument stands for: several separated by commas, or the `seed-*` folders in a folder."""
+    if "," in run and not Path(run).exists():
+        return [part for part in run.split(",") if part]
+    folder = Path(run)
+    if folder.is_dir() and not (folder / "evaluations").is_dir():
+        found = [path for path in folder.glob("seed-*") if path.is_dir()]
+        if found:
+            return [str(path) for path in sorted(found, key=lambda path: (len(path.name), path.name))]
+    return [run]
+
+
 def load_evaluations(runs: list[str], protocol: str | None = None, split: str | None = None) -> list[Evaluation]:
     """One evaluation of each run: that of a protocol and split, or the only one that all of them have."""
     choices = []

@@ -168,11 +168,30 @@ def comparison_table(comparison: RunComparison) -> FigureTable:
         for gap in comparison.differences[key].values():
             row += [f"{gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]", f"{gap.p:.4f}"]
         rows.append(tuple(row))
-    note = (
-        f"{100 * comparison.confidence:g} % intervals from {comparison.draws:,} bootstrap draws of pictures; "
+    several = any(count > 1 for count in comparison.seeds)
+    drawn = "pictures and of seeds" if several else "pictures"
+    notes = [
+        f"{100 * comparison.confidence:g} % intervals from {comparison.draws:,} bootstrap draws of {drawn}; "
         f"p: paired permutation test, {comparison.permutations:,} sign flips"
-    )
-    return FigureTable(tuple(columns), tuple(rows), comparison.protocol, (note,))
+    ]
+    if several:
+        notes += _about_seeds(comparison)
+    return FigureTable(tuple(columns), tuple(rows), comparison.protocol, tuple(notes))
+
+
+def _about_seeds(comparison: RunComparison) -> list[str]:
+    """What figures over seeds are, and what the test does not say, each in a line."""
+    key = next((key for key in comparison.spread if key.endswith("rsum")), next(iter(comparison.spread)))
+    return [
+        *(
+            f"{name}: mean of {count} seeds, {key} ± {comparison.spread[key][name]:.1f} (standard deviation over seeds)"
+            for name, count in zip(comparison.runs, comparison.seeds, strict=True)
+            if count > 1
+        ),
+        "p is pooled over seeds: a picture's gap is the mean over its run's seeds, and is flipped whole; it is about",
+        "these trainings on pictures like these. How another training would turn out is in the intervals alone, and",
+        "with few seeds they are too narrow.",
+    ]
 
 
 def published_table(table: PublishedTable) -> FigureTable:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
-from diptych.data.open_picture import Picture
+from diptych.data.given import GivenPicture, as_picture
 from diptych.explain.explanation import Explanation, ShownArray
 from diptych.explain.leave_one_out import leave_one_out
 from diptych.explain.seen import see
@@ -19,7 +19,7 @@ NEAREST = 3
 
 def explain(
     matcher: Matcher,
-    image: Picture | Regions,
+    image: GivenPicture,
     sentence: str,
     *,
     left_out: bool = True,
@@ -27,7 +27,7 @@ def explain(
 ) -> Explanation:
     """Everything that can be seen of one pair.
 
-    image: a picture, or its local features (with boxes, if it is to be drawn)
+    image: a picture in any form that `encode_images` takes, or its local features (with boxes, if it is to be drawn)
     left_out: also leave out each word and region, which takes (regions + 1) (words + 1) scores
     sentences: among which the nearest of each slot are looked for, where the matcher keeps sets
 
@@ -39,7 +39,9 @@ def explain(
     words = sentence_words(matcher.tokenizer, sentence)
     if not words:
         raise DiptychError(f"explain: the sentence {sentence!r} has no words")
-    seen = see(matcher, image)
+    dim = None if matcher.feature_source is None else matcher.feature_source.feature_dim
+    given = as_picture(image, "the picture", dim)
+    seen = see(matcher, given)
     nearest: tuple[tuple[tuple[str, float], ...], ...] = ()
     with matcher.inference():
         picture = matcher.image_encoder(seen.batch)
@@ -66,6 +68,7 @@ def explain(
         shown=shown,
         prefers=matcher.looks,
         nearest=nearest,
+        picture=None if isinstance(given, Regions) else given,
     )
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from diptych.data.open_picture import Picture
+
 
 @dataclass(frozen=True, eq=False)
 class ShownArray:
@@ -35,6 +37,7 @@ class Explanation:
             there, s - s(without w) - s(without r) + s(without both)
     prefers: names of what tells best where the words look, the best first
     nearest: for each slot of the picture the nearest of the given sentences with their cosines, best first
+    picture: what opens the picture, where one was given; a notebook draws on it
 
     >>> told = explain(matcher, "dog.png", "a red dog")
     >>> told.title, told.regions, told.grid
@@ -53,6 +56,12 @@ class Explanation:
     shown: dict[str, ShownArray] = field(default_factory=dict)
     prefers: tuple[str, ...] = ("word_to_region", "region_to_word", "together")
     nearest: tuple[tuple[tuple[str, float], ...], ...] = ()
+    picture: Picture | None = field(default=None, repr=False, compare=False)
+
+    def _repr_html_(self) -> str:
+        from diptych.explain.notebook import explanation_html
+
+        return explanation_html(self)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays by name.
@@ -100,15 +109,19 @@ class Explanation:
         return None if looks is None else (looks[0], looks[1].T)
 
     def whole(self) -> tuple[str, np.ndarray] | None:
-        """Where the whole sentence looks: (regions,), 0 or more.
+        """What of the picture the whole sentence is about: (regions,), 0 or more.
 
-        What won the pooling; else the last iteration's slots, all together; else the mean over words of `looks`.
+        What the score would miss; else what won the pooling, which is the same for any sentence; else the last
+        iteration's slots, all together; else the mean over words of `looks`.
 
         >>> name, map = told.whole()
         >>> name, map.shape
-        ('region_share', (16,))
+        ('region_drop', (16,))
         """
-        share, slots, looks = self.array("region_share"), self.array("slot_to_region"), self.looks()
+        drop, share, slots = (self.array(name) for name in ("region_drop", "region_share", "slot_to_region"))
+        looks = self.looks()
+        if drop is not None and (drop > 0).any():
+            return "region_drop", drop.clip(min=0)
         if share is not None:
             return "region_share", share
         if slots is not None:

@@ -1,6 +1,6 @@
 """One picture as a matcher sees it: what its encoder is given, and where on the picture each region is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -42,7 +42,8 @@ def see(matcher: Matcher, image: Picture | Regions) -> Seen:
     if matcher.takes_features:
         return _from_regions(matcher, extractor.regions([picture])[0])
     pixels = torch.from_numpy(extractor.prepare(picture)[None].copy())  # a picture's own memory is read-only
-    return Seen(Pixels(pixels).to(matcher.device), extractor.boxes(picture.size), picture.size, extractor.grid)
+    seen = Seen(Pixels(pixels).to(matcher.device), extractor.boxes(picture.size), picture.size, extractor.grid)
+    return _averaged(matcher, seen)
 
 
 def _from_regions(matcher: Matcher, regions: Regions) -> Seen:
@@ -53,7 +54,16 @@ def _from_regions(matcher: Matcher, regions: Regions) -> Seen:
         # Nothing says how large the picture is; the boxes reach as far as is known.
         size = (max(1, int(np.ceil(boxes[:, 2].max()))), max(1, int(np.ceil(boxes[:, 3].max()))))
     grid = None if boxes is None or size is None else find_grid(boxes, size)
-    return Seen(batch, boxes, size, grid)
+    return _averaged(matcher, Seen(batch, boxes, size, grid))
+
+
+def _averaged(matcher: Matcher, seen: Seen) -> Seen:
+    """The same with the places of fewer cells, where the matcher averages those of a grid."""
+    cells: int | None = getattr(matcher.image_encoder.config, "cells", None)
+    if cells is None:
+        return seen
+    boxes = None if seen.size is None else cell_boxes((cells, cells), seen.size)
+    return replace(seen, boxes=boxes, grid=(cells, cells))
 
 
 def find_grid(boxes: np.ndarray, size: tuple[int, int]) -> tuple[int, int] | None:

@@ -41,8 +41,8 @@ def explanation_sheet(explanation: Explanation, picture: Image.Image, width: int
     if whole is not None:
         tiles.append((over_picture(picture, explanation, whole[1], width=third), CAPTIONS[whole[0]]))
     arrays = explanation.arrays()
-    for name in ("region_drop", "region_gates", "region_fit"):
-        if name in arrays and len(tiles) < 3:
+    for name in ("region_drop", "region_share", "region_gates", "region_fit"):
+        if name in arrays and (whole is None or name != whole[0]) and len(tiles) < 3:
             tiles.append((over_picture(picture, explanation, arrays[name], width=third), CAPTIONS[name]))
     blocks.append(tile_rows(tiles, 3, inner, third))
     looks = explanation.looks()

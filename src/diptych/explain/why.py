@@ -13,6 +13,11 @@ from diptych.explain.sheet import CAPTIONS
 _COLUMNS = ("word_gates", "word_fit", "word_weights", "word_share", "word_drop")
 # Arrays that say where the words look: people choose between those that there are.
 _MODES = ("word_to_region", "region_to_word", "together")
+# What is shown where nothing is chosen, for people who do not know the names of arrays.
+_PLAINLY = {
+    "region_drop": "bright is what the score would miss in the picture",
+    "word_drop": "it would miss the orange words, and rise without the blue ones",
+}
 # Arrays that the script tells of in words.
 _TOLD = ("word_gates", "region_gates", "word_drop", "region_drop")
 
@@ -97,7 +102,11 @@ def view_of(told: Mapping[str, Any]) -> WhyView:
     """What `told_of` tells, for the templates."""
     arrays = told["arrays"]
     drawn = {name: told[name] for name in ("words", "grid", "looks", "answers", "whole", "strength")}
-    captions = [CAPTIONS.get(told[name]["name"], "") for name in ("whole", "strength") if told[name]]
+    captions = [
+        _PLAINLY.get(told[name]["name"]) or CAPTIONS.get(told[name]["name"], "")
+        for name in ("whole", "strength")
+        if told[name]
+    ]
     width, height = told["size"] or (1, 1)
     slots = arrays["slot_to_region"]["shape"] if "slot_to_region" in arrays else (0, 0)
     return WhyView(
@@ -105,11 +114,11 @@ def view_of(told: Mapping[str, Any]) -> WhyView:
         score=told["score"],
         words=tuple(told["words"]),
         regions=told["regions"],
-        rects=_rects(told["boxes"], told["grid"], width, height) if told["boxes"] and told["size"] else (),
+        rects=_rects(told["boxes"], width, height) if told["boxes"] and told["size"] else (),
         grid=bool(told["grid"]),
         width=width,
         height=height,
-        rest=_sentence("; ".join(caption for caption in captions if caption)),
+        rest=" ".join(_sentence(caption) for caption in captions if caption),
         table=_table(told["words"], arrays),
         modes=tuple((name, CAPTIONS[name]) for name in _MODES if name in arrays),
         looks=told["looks"]["name"] if told["looks"] else None,
@@ -118,18 +127,22 @@ def view_of(told: Mapping[str, Any]) -> WhyView:
     )
 
 
-def _rects(boxes: list[list[float]], grid: list[int] | None, width: float, height: float) -> tuple[Rect, ...]:
+def _rects(boxes: list[list[float]], width: float, height: float) -> tuple[Rect, ...]:
     """The regions, large ones first, so that small ones lie on top and each can be pointed at."""
     rects = []
     for i, (x0, y0, x1, y1) in enumerate(boxes):
         wide, high = max(0.0, x1 - x0), max(0.0, y1 - y0)
         whole = wide * high > 0.9 * width * height
-        if grid and i < grid[0] * grid[1]:
-            name = f"row {i // grid[1] + 1}, column {i % grid[1] + 1}"
-        else:
-            name = "the whole picture" if whole else f"region {i + 1}"
+        name = "the whole picture" if whole else _place((x0 + x1) / 2 / width, (y0 + y1) / 2 / height)
         rects.append(Rect(i, name, round(x0, 1), round(y0, 1), round(wide, 1), round(high, 1), whole))
     return tuple(sorted(rects, key=lambda rect: -rect.width * rect.height))
+
+
+def _place(across: float, down: float) -> str:
+    """Where in a picture something is, in words; both from 0 to 1."""
+    column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
+    row = "top" if down < 1 / 3 else "bottom" if down > 2 / 3 else ""
+    return f"the {' '.join(filter(None, (row, column))) or 'middle'}"
 
 
 def _table(words: list[str], arrays: Mapping[str, Any]) -> WordTable | None:

@@ -23,7 +23,7 @@ def sentence_words(tokenizer: Tokenizer, sentence: str) -> list[Word]:
     if isinstance(tokenizer, WordTokenizer):
         # By position, since a word that is not in the vocabulary must still be shown as what it is.
         written = tokenizer.vocabulary.split(sentence)
-        return [Word(text, (place,)) for place, text in enumerate(written, 1) if place < len(ids)]
+        return [Word(text, (place,)) for place, text in enumerate(written, 1) if place < len(ids) - 1]
     if isinstance(tokenizer, FilePieceTokenizer) or (
         isinstance(tokenizer, PieceTokenizer) and tokenizer.tokenizer.is_fast
     ):

@@ -4,25 +4,22 @@ Three steps, three words. **encode**: a picture or sentence to local vectors, th
 papers. **keep**: what this paper needs of them, once a side. **score**: two kept things meet.
 """
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from diptych.common.config import to_tree
+from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json, write_text, written_aside
-from diptych.data.batches import ImageBatch, LocalFeatures, Pixels, Tokens, pad_regions
-from diptych.data.collection import Regions
-from diptych.data.open_picture import Picture, open_with_size
-from diptych.data.tokens import Tokenizer, encode
+from diptych.data.batches import ImageBatch, Tokens
+from diptych.data.given import GivenPicture
+from diptych.data.tokens import Tokenizer
 from diptych.encoders.backbones import Extractor, Preprocess
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.extract import load_extractor
@@ -31,12 +28,15 @@ from diptych.encoders.images import FeatureConfig, FeatureEncoder, ImageEncoder,
 from diptych.encoders.pooling import mean_pool
 from diptych.encoders.sources import MATCHER_FORMAT
 from diptych.encoders.texts import TextEncoder, build_text_encoder
+from diptych.matchers.bounded.matrix import bounded_matrix
+from diptych.matchers.encoding import Pictures as Pictures
+from diptych.matchers.encoding import Sentences, count_of, gathered, kind_of, picture_batches, token_batches
 from diptych.matchers.kept import Kept
 from diptych.matchers.layout import Layout as Layout
 from diptych.matchers.view import View as View
 
 Sides = tuple[Encoded, Encoded]  # pictures, sentences
-Pictures = ImageBatch | Sequence[Picture] | Sequence[Regions] | Sequence[np.ndarray]
+B = TypeVar("B")  # a batch of either side
 
 
 class Matcher(nn.Module, ABC):
@@ -210,65 +210,108 @@ class Matcher(nn.Module, ABC):
             for module, mode in modes:
                 module.training = mode
 
-    def encode_images(self, pictures: Pictures, batch_size: int = 64) -> Kept:
-        """What is kept of pictures: image files, PIL images, arrays of local features, or a ready batch.
+    def encode_images(
+        self,
+        pictures: Pictures,
+        batch_size: int = 64,
+        *,
+        progress: bool | str = False,
+        device: torch.device | str | None = None,
+    ) -> Kept:
+        """What is kept of pictures, in their order; `np.asarray` makes an array of it.
+
+        pictures: one or many, or a generator of them: files, PIL pictures, arrays (height, width, 3) of uint8 or of
+        floats from 0 to 1, torch's (3, height, width), bytes, open files, or local features (regions, f); or a ready
+        batch
+        progress: whether to show a bar, or what it says
+        device: where what is kept goes, batch by batch, such as `cpu`; without it, it stays where the weights are
 
         >>> images = matcher.encode_images(["dog.png", "boat.png"])
-        >>> len(images), images.vectors.shape
-        (2, torch.Size([2, 1, 8]))
+        >>> len(images), np.asarray(images).shape
+        (2, (2, 1, 8))
+        >>> len(matcher.encode_images("dog.png")), len(matcher.encode_images(np.zeros((40, 60, 3), np.uint8)))
+        (1, 1)
         """
-        parts = []
-        with self.inference():
-            for start in range(0, len(pictures), batch_size):
-                batch = self._image_batch(pictures, slice(start, start + batch_size))
-                parts.append(self.keep_images(self.image_encoder(batch.to(self.device))))
-        if not parts:
-            raise DiptychError("encode_images: expected at least one picture")
-        return type(parts[0]).cat(parts)
+        dim = None if self.feature_source is None else self.feature_source.feature_dim
+        batches = picture_batches(pictures, batch_size, dim, self.extractor)
 
-    def encode_texts(self, sentences: Sequence[str] | Tokens, batch_size: int = 256) -> Kept:
-        """What is kept of sentences.
+        def keep(batch: ImageBatch) -> Kept:
+            return self.keep_images(self.image_encoder(batch.to(self.device)))
+
+        return gathered(self._kept(batches, keep, device), "pictures", progress, count_of(pictures, dim))
+
+    def encode_texts(
+        self,
+        sentences: Sentences,
+        batch_size: int = 256,
+        *,
+        progress: bool | str = False,
+        device: torch.device | str | None = None,
+    ) -> Kept:
+        """What is kept of a sentence, or of many, in their order.
+
+        progress, device: as in `encode_images`
 
         >>> texts = matcher.encode_texts(["a red dog", "two boat"])
-        >>> len(texts)
-        2
+        >>> len(texts), len(matcher.encode_texts("the cat"))
+        (2, 1)
         """
-        if isinstance(sentences, str):
-            raise DiptychError("encode_texts: expected a list of sentences, got one string")
-        parts = []
-        with self.inference():
-            for start in range(0, len(sentences), batch_size):
-                part = slice(start, start + batch_size)
-                if isinstance(sentences, Tokens):
-                    batch = Tokens(sentences.ids[part], sentences.mask[part])
-                else:
-                    batch = encode(self.tokenizer, sentences[part])
-                parts.append(self.keep_texts(self.text_encoder(batch.to(self.device))))
-        if not parts:
-            raise DiptychError("encode_texts: expected at least one sentence")
-        return type(parts[0]).cat(parts)
+        batches = token_batches(sentences, batch_size, self.tokenizer)
 
-    def similarity(self, pictures: Pictures, sentences: Sequence[str]) -> Tensor:
-        """Scores of all pairs of pictures and sentences, from scratch: (n, m).
+        def keep(batch: Tokens) -> Kept:
+            return self.keep_texts(self.text_encoder(batch.to(self.device)))
+
+        return gathered(self._kept(batches, keep, device), "sentences", progress, count_of(sentences))
+
+    def similarity(self, pictures: Pictures | Kept, sentences: Sentences | Kept, *, progress: bool = False) -> Tensor:
+        """Scores of all pairs of pictures and sentences, from scratch or of what is kept already: (n, m) on the CPU.
+
+        However many pairs there are, they are scored a bounded number at a time.
 
         >>> matcher.similarity(["dog.png", "boat.png"], ["a red dog"]).shape
         torch.Size([2, 1])
+        >>> matcher.similarity(images, ["a red dog", "two boat"]).shape  # three pictures that were encoded before
+        torch.Size([3, 2])
         """
-        images, texts = self.encode_images(pictures), self.encode_texts(sentences)
-        with self.inference():
-            return self.score(images, texts)
+        images = pictures if isinstance(pictures, Kept) else self.encode_images(pictures, progress=progress)
+        texts = sentences if isinstance(sentences, Kept) else self.encode_texts(sentences, progress=progress)
+        return bounded_matrix(self, images, texts)
 
-    def rank(self, sentence: str, pictures: Pictures, top: int = 10) -> list[tuple[int, float]]:
-        """Positions and scores of the pictures that fit a sentence best.
+    def rank(
+        self,
+        query: GivenPicture | Kept,
+        items: Pictures | Sentences | Kept,
+        top: int = 10,
+        *,
+        kind: Literal["sentence", "picture"] | None = None,
+    ) -> list[tuple[int, float]]:
+        """Positions and scores of the pictures that fit a sentence best, or of the sentences that fit a picture.
+
+        kind: what the query is; without it text is a sentence, and anything else (a `Path`, say) is a picture. The
+        items are of the other kind. Of a query that is kept already, it must be said.
+        Of equal scores the earlier item comes first.
 
         >>> best, second = matcher.rank("a red dog", ["dog.png", "boat.png", "cat.png"], top=2)
         >>> position, score = best
         >>> score >= second[1]
         True
+        >>> len(matcher.rank(Path("dog.png"), ["a red dog", "two boat"]))  # sentences for a picture
+        2
+        >>> len(matcher.rank("a red dog", images, top=1))  # pictures that were encoded before
+        1
         """
-        scores = self.similarity(pictures, [sentence])[:, 0]
-        best = scores.topk(min(top, len(scores)))
-        return [(int(i), float(s)) for i, s in zip(best.indices, best.values, strict=True)]
+        if top < 1:
+            raise DiptychError(f"top: expected at least 1, got {top}")
+        if kind not in (None, "sentence", "picture"):
+            raise DiptychError(f"kind: expected 'sentence' or 'picture', got {kind!r}")
+        if (kind or kind_of(query)) == "sentence":
+            scores = self.similarity(items, query).T  # type: ignore[arg-type]
+        else:
+            scores = self.similarity(query, items)  # type: ignore[arg-type]
+        if len(scores) != 1:
+            raise DiptychError(f"rank: expected one query, got {len(scores)}")
+        best = scores[0].sort(descending=True, stable=True)
+        return list(zip(best.indices[:top].tolist(), best.values[:top].tolist(), strict=True))
 
     @property
     def takes_features(self) -> bool:
@@ -324,26 +367,15 @@ class Matcher(nn.Module, ABC):
         assert self._extractor is not None
         return self._extractor.to(self.device)
 
-    def _image_batch(self, pictures: Pictures, part: slice) -> ImageBatch:
-        if isinstance(pictures, Pixels):
-            return Pixels(pictures.values[part])
-        if isinstance(pictures, LocalFeatures):
-            return LocalFeatures(pictures.vectors[part], pictures.mask[part])
-        chosen = pictures[part]
-        if isinstance(chosen[0], Regions | np.ndarray):
-            return pad_regions(chosen)  # type: ignore[arg-type]
-        extractor = self.extractor()
-
-        def prepare(picture: Picture) -> tuple[np.ndarray, tuple[int, int]]:
-            image, size = open_with_size(picture)
-            return extractor.prepare(image), size
-
-        # Decoding and resizing let go of the interpreter's lock, so threads share the work.
-        with ThreadPoolExecutor(min(len(chosen), os.cpu_count() or 1)) as threads:
-            pixels, sizes = zip(*threads.map(prepare, chosen), strict=True)
-        if self.takes_features:
-            return pad_regions(extractor.extract(pixels, sizes, torch.float32))
-        return Pixels(torch.from_numpy(np.stack(pixels)))
+    def _kept(
+        self, batches: Iterable[Callable[[], B]], keep: Callable[[B], Kept], device: torch.device | str | None
+    ) -> Iterator[Kept]:
+        """What is kept of each batch. Whoever makes the batches is asked for them outside of inference mode."""
+        place = None if device is None else pick_device(device)
+        for make in batches:
+            with self.inference():
+                part = keep(make())
+            yield part if place is None else part.to(place)
 
     # Folders that last.
 
@@ -385,8 +417,10 @@ class Matcher(nn.Module, ABC):
             save_file(tensors, aside, {"format": "pt"})
 
     @staticmethod
-    def from_pretrained(source: str | Path) -> "Matcher":
+    def from_pretrained(source: str | Path, *, device: torch.device | str = "cpu") -> "Matcher":
         """A matcher from a folder that `save_pretrained` wrote, or from the hub; weights must fit exactly.
+
+        device: where it shall compute; `auto` is a GPU where there is one
 
         >>> matcher = Matcher.from_pretrained("model")  # or "default", or a name of the hub
         >>> matcher.title
@@ -394,7 +428,7 @@ class Matcher(nn.Module, ABC):
         """
         from diptych.matchers.catalog import load_matcher
 
-        return load_matcher(source)
+        return load_matcher(source).to(pick_device(device))
 
     def push_to_hub(self, repository: str, private: bool = False, card: str | None = None) -> str:
         """Upload the folder to the Hugging Face hub; returns the commit's address.

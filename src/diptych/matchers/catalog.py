@@ -5,8 +5,9 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from diptych.common.config import Tree, parse, read_json
+from diptych.common.config import parse, read_json
 from diptych.common.errors import DiptychError, nearest
+from diptych.common.hub import hub_sentence
 from diptych.common.model_place import find_model
 from diptych.data.tokens import Tokenizer, WordTokenizer, load_pieces, load_tokenizer
 from diptych.data.vocabulary import Vocabulary
@@ -38,10 +39,10 @@ def matcher_title(kind: str) -> str:
     return title
 
 
-def parse_matcher_config(tree: Tree, where: str) -> MatcherConfig:
+def parse_matcher_config(tree: Any, where: str) -> MatcherConfig:
     """The config that a tree's `kind` names."""
-    kind = tree.get("kind")
-    if kind not in MATCHERS:
+    kind = tree.get("kind") if isinstance(tree, dict) else None
+    if not isinstance(kind, str) or kind not in MATCHERS:
         raise DiptychError(f"kind: {kind!r} is no matcher; {nearest(str(kind), list(MATCHERS))}", where=where)
     config: MatcherConfig = parse(MATCHERS[kind][0], tree, where)
     return config
@@ -93,7 +94,7 @@ def load_matcher(source: str | Path) -> Matcher:
     tree = read_json(folder / "config.json")
     if not isinstance(tree, dict) or tree.get("format") != MATCHER_FORMAT:
         raise DiptychError(f"format: expected {MATCHER_FORMAT!r}", where=folder / "config.json")
-    config = parse_matcher_config(tree["matcher"], f"{folder / 'config.json'}: matcher")
+    config = parse_matcher_config(tree.get("matcher"), f"{folder / 'config.json'}: matcher")
     limit = config.text.limit
     if isinstance(config.text, TowerConfig):
         limit = limit or token_limit(config.text.name, folder)
@@ -102,12 +103,15 @@ def load_matcher(source: str | Path) -> Matcher:
     return matcher.eval()
 
 
-def load_weights(matcher: Matcher, path: Path) -> None:
-    """Load weights strictly: a missing, left-over or misshapen one is an error that names it."""
+def load_weights(matcher: Matcher, path: Path, without: tuple[str, ...] = ()) -> None:
+    """Load weights strictly: a missing, left-over or misshapen one is an error that names it.
+
+    without: prefixes of the file's weights that are not looked at
+    """
     if not path.is_file():
         raise DiptychError("no such file; expected the matcher's weights", where=path)
     try:
-        tensors = load_file(path)
+        tensors = {name: tensor for name, tensor in load_file(path).items() if not name.startswith(without)}
     except Exception as error:
         raise DiptychError(f"not a readable safetensors file: {error}", where=path) from None
     expected = {n: t for n, t in matcher.state_dict().items() if not n.startswith(matcher.external)}
@@ -133,4 +137,4 @@ def _download(name: str) -> Path:
     try:
         return Path(snapshot_download(name))
     except Exception as error:
-        raise DiptychError(f"no such folder, and the hub did not give it: {error}", where=name) from None
+        raise DiptychError(hub_sentence(name, error, "a matcher or model"), where=name) from None

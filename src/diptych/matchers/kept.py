@@ -1,11 +1,13 @@
 """What a matcher keeps of pictures or sentences: batch-first tensors that behave like one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from operator import index
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -34,10 +36,17 @@ class Kept:
     >>> images = matcher.encode_images(["dog.png", "boat.png", "cat.png"])
     >>> len(images[:2]), len(Kept.cat([images, images])), len(images[[2, 0]])
     (2, 6, 2)
+    >>> images[0]
+    Kept(1 item, 1 vector of 8 numbers, float32 on cpu)
+    >>> np.asarray(images).shape
+    (3, 1, 8)
     """
 
     vectors: Tensor = kept(1)
     mask: Tensor = kept(1)
+
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Kept.__repr__  # type: ignore[method-assign]  # else `dataclass` writes one of all numbers
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors by name.
@@ -68,11 +77,47 @@ class Kept:
         """
         return self.vectors.device
 
-    def __getitem__(self, which: slice | Tensor | Sequence[int]) -> Self:
-        """The items of a slice, a list of positions, or a tensor of positions or booleans."""
-        if not isinstance(which, slice | Tensor):
-            which = torch.tensor(list(which), dtype=torch.long, device=self.device)
-        return type(self)(**{name: tensor[which] for name, tensor in self.tensors().items()})
+    def __getitem__(self, which: int | slice | Tensor | np.ndarray | Sequence[int] | Sequence[bool]) -> Self:
+        """The items of a position, a slice, or several positions or booleans; one item is a `Kept` of one."""
+        chosen: slice | Tensor
+        if isinstance(which, slice | Tensor) and not (isinstance(which, Tensor) and which.ndim == 0):
+            chosen = which
+        elif hasattr(which, "__index__") and np.ndim(which) == 0:
+            place = index(which)
+            if not -len(self) <= place < len(self):
+                raise IndexError(f"item {place} of {len(self)}")
+            place %= len(self)
+            chosen = slice(place, place + 1)
+        else:
+            several = np.asarray(which)
+            chosen = torch.from_numpy(several if several.size else several.astype(np.int64)).to(self.device)
+        return type(self)(**{name: tensor[chosen] for name, tensor in self.tensors().items()})
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[place] for place in range(len(self)))
+
+    def __repr__(self) -> str:
+        n = len(self)
+        least, most = map(int, self.lengths.aminmax()) if n else (0, 0)
+        each = f"{most}" if least == most else f"{least} to {most}"
+        each += " vector" if most == 1 else " vectors"
+        kind = str(self.vectors.dtype).removeprefix("torch.")
+        told = f"{n:,} item{'' if n == 1 else 's'}, {each} of {self.vectors.shape[-1]} numbers, {kind} on {self.device}"
+        return f"{type(self).__name__}({told})"
+
+    def numpy(self) -> np.ndarray:
+        """The vectors as a float32 array (n, k, d) in main memory, 0 at pads; `np.asarray` gives the same.
+
+        >>> images.numpy().shape
+        (3, 1, 8)
+        """
+        vectors = self.vectors.detach().to("cpu", torch.float32)
+        return vectors.masked_fill(~self.mask.cpu().unsqueeze(-1), 0).numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("what is kept becomes an array by a copy only")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype, copy=False)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """On another device, or with another float type (masks and integers stay what they are).

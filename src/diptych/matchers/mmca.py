@@ -29,7 +29,8 @@ from diptych.matchers.view import of_pictures
 class MMCAConfig:
     """Multi-modality cross attention. What the paper leaves open is an option; its default comes first.
 
-    filters: of each convolution width; alpha: weight of the cross part, which is not built at 0
+    filters: of each convolution width; as many as `dim` where nothing is said, as in eq. 7
+    alpha: weight of the cross part, which is not built at 0
     text: word pieces are limited to 32
     text_projection: a Linear takes the text encoder's states to `dim` before they are stacked with the regions, or
         they are kept as they are and `dim` must be their width (a GRU's states have that width already)
@@ -46,7 +47,7 @@ class MMCAConfig:
     image: ImageConfig = field(default_factory=FeatureConfig)
     text: TextConfig = field(default_factory=lambda: TransformerConfig(frozen=True, limit=32))
     heads: int = 16
-    filters: int = 256
+    filters: int | None = None
     alpha: float = 0.2
     text_projection: Literal["project", "keep"] = "project"
     normalisation: Literal["l2", "layer-norm"] = "l2"
@@ -117,9 +118,13 @@ class MMCA(Matcher):
                 self.cross_cnn = self._cnn(config.dim)
         self.text_cnn = self._cnn(self._settle_projection())
 
+    @property
+    def _filters(self) -> int:
+        return self.config.filters or self.config.dim
+
     def _cnn(self, inputs: int) -> TextCNN:
         c = self.config
-        return TextCNN(inputs, c.filters, c.dim, c.normalisation, c.convolve_pads)
+        return TextCNN(inputs, self._filters, c.dim, c.normalisation, c.convolve_pads)
 
     def _settle_projection(self) -> int:
         """Leave out the encoder's Linear where nothing sees it; the width of what c0's convolutions run on."""
@@ -253,7 +258,7 @@ class MMCA(Matcher):
             return 1
         c = self.config
         attention = 2 * c.heads * regions * words + 5 * c.dim * max(regions, words) + c.dim * min(regions, words)
-        convolutions = c.dim * regions + words * (4 * c.dim + 3 * c.filters)
+        convolutions = c.dim * regions + words * (4 * c.dim + 3 * self._filters)
         return max(attention, convolutions)
 
 

@@ -33,7 +33,10 @@ class SCANConfig:
     dim: the joint dimension d
     image, text: the encoders; SCAN's are one Linear and a bidirectional GRU
     direction: `t2i`, every word attends to the regions; `i2t`, every region attends to the words
-    aggregation: how the words' (regions') cosines become one score: their `mean`, or `lse`, log Σ exp(λ cos) / λ
+    aggregation: how the words' (regions') cosines become one score: their `mean`, `max`, `sum`, or `lse`,
+        log Σ exp(λ cos) / λ
+    affinity_norm: what becomes of each region's (word's) affinities with the words (regions) before the attention; the
+        paper's is `clipped-l2`: leaky ReLU, then divided by their l2 norm. The others are those of the authors' code
     softmax_lambda: the inverse temperature of the attention; none is the paper's, 9 for t2i and 4 for i2t
     lse_lambda: the λ of `lse`; none is the paper's, 6 for t2i and 5 for i2t (20 for i2t on COCO)
     """
@@ -43,7 +46,8 @@ class SCANConfig:
     image: ImageConfig = field(default_factory=FeatureConfig)
     text: TextConfig = field(default_factory=GRUConfig)
     direction: Literal["t2i", "i2t"] = "t2i"
-    aggregation: Literal["mean", "lse"] = "mean"
+    aggregation: Literal["mean", "lse", "max", "sum"] = "mean"
+    affinity_norm: Literal["clipped-l2", "l2", "clipped-l1", "l1", "clipped", "softmax", "none"] = "clipped-l2"
     softmax_lambda: float | None = None
     lse_lambda: float | None = None
 
@@ -96,7 +100,7 @@ class SCAN(Matcher):
         return Attended(vectors, encoded.mask, gram)
 
     def score(self, images: Kept, texts: Kept) -> Tensor:
-        """Mean or LogSumExp over words (regions) of their cosine with what they attend to: (n, m)."""
+        """Mean, LogSumExp, max or sum over words (regions) of their cosine with what they attend to: (n, m)."""
         if self.config.direction == "t2i":
             return self._all_pairs(images, texts)
         return self._all_pairs(texts, images).T
@@ -105,9 +109,9 @@ class SCAN(Matcher):
         """The same for aligned pairs: (n,)."""
         attended, queries = (images, texts) if self.config.direction == "t2i" else (texts, images)
         affinities = torch.bmm(attended.vectors, queries.vectors.transpose(1, 2)).unsqueeze(2)
-        norms = queries.vectors.norm(dim=-1).unsqueeze(1)
-        cosines, _ = self._cosines(affinities, attended, norms)
-        return self._aggregate(cosines, queries.mask.unsqueeze(1)).squeeze(1)
+        norms, mask = queries.vectors.norm(dim=-1).unsqueeze(1), queries.mask.unsqueeze(1)
+        cosines, _ = self._cosines(affinities, attended, norms, mask)
+        return self._aggregate(cosines, mask).squeeze(1)
 
     def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
         """word_to_region and word_fit with t2i, region_to_word and region_fit with i2t.
@@ -135,21 +139,22 @@ class SCAN(Matcher):
         cosines, _ = self._cosines(*self._affinities(attended, queries))
         return self._aggregate(cosines, queries.mask.unsqueeze(0))
 
-    def _affinities(self, attended: Kept, queries: Kept) -> tuple[Tensor, Kept, Tensor]:
+    def _affinities(self, attended: Kept, queries: Kept) -> tuple[Tensor, Kept, Tensor, Tensor]:
         """What `_cosines` takes, of all pairs."""
         (n, k, d), (m, q, _) = attended.vectors.shape, queries.vectors.shape
         affinities = attended.vectors.reshape(n * k, d) @ queries.vectors.reshape(m * q, d).T
-        return affinities.view(n, k, m, q), attended, queries.vectors.norm(dim=-1).unsqueeze(0)
+        norms = queries.vectors.norm(dim=-1).unsqueeze(0)
+        return affinities.view(n, k, m, q), attended, norms, queries.mask.unsqueeze(0)
 
-    def _cosines(self, affinities: Tensor, attended: Kept, norms: Tensor) -> tuple[Tensor, Tensor]:
+    def _cosines(self, affinities: Tensor, attended: Kept, norms: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """cos(w, V a) of every query vector w (n, m, q), and its attention a (n, k, m, q).
 
-        affinities: (n, k, m, q), v_r . w; norms: (n or 1, m, q), ‖w‖
+        affinities: (n, k, m, q), v_r . w; norms: (n or 1, m, q), ‖w‖; mask: (n or 1, m, q), the real queries
         """
         assert isinstance(attended, Attended)
         affinities = at_least_float32(affinities)
         n, k, m, q = affinities.shape
-        attention = self._attention(affinities, attended.mask)
+        attention = self._attention(affinities, attended.mask, mask)
         dots = (attention * affinities).sum(1)
         del affinities
         flat = attention.view(n, k, m * q)
@@ -158,17 +163,35 @@ class SCAN(Matcher):
         lengths = squares.clamp(min=EPSILON**2).sqrt()
         return dots / (norms * lengths).clamp(min=EPSILON), attention
 
-    def _attention(self, affinities: Tensor, mask: Tensor) -> Tensor:
-        """leaky ReLU, each attended vector's row l2-normalised over the queries, softmax over the attended ones."""
-        rows = F.leaky_relu(affinities, 0.1)
-        rows = rows * (self.softmax_lambda / (rows.norm(dim=-1, keepdim=True) + EPSILON))
+    def _attention(self, affinities: Tensor, mask: Tensor, queries: Tensor) -> Tensor:
+        """Each attended vector's row made comparable over the queries, softmax over the attended ones."""
+        rows = self._sharpened(affinities, queries)
         # The lowest number in place of -∞: an item of padding alone then gets the context 0, not NaN.
         rows = rows.masked_fill(~mask[:, :, None, None], torch.finfo(rows.dtype).min)
         return rows.softmax(1)
 
+    def _sharpened(self, rows: Tensor, queries: Tensor) -> Tensor:
+        """λ times `affinity_norm` of (n, k, m, q), over the queries, whose pads have affinities of 0."""
+        norm = self.config.affinity_norm
+        if norm == "softmax":
+            return (
+                rows.masked_fill(~queries.unsqueeze(1), torch.finfo(rows.dtype).min).softmax(-1) * self.softmax_lambda
+            )
+        if norm.startswith("clipped"):
+            rows = F.leaky_relu(rows, 0.1)
+        if norm in ("clipped", "none"):
+            return rows * self.softmax_lambda
+        order = 2 if norm.endswith("l2") else 1
+        return rows * (self.softmax_lambda / (rows.norm(order, dim=-1, keepdim=True) + EPSILON))
+
     def _aggregate(self, cosines: Tensor, mask: Tensor) -> Tensor:
-        """(n, m, q) and mask (n or 1, m, q) -> (n, m)."""
-        if self.config.aggregation == "mean":
-            return cosines.masked_fill(~mask, 0.0).sum(-1) / mask.sum(-1).clamp(min=1)
-        scaled = (cosines * self.lse_lambda).masked_fill(~mask, float("-inf"))
-        return scaled.logsumexp(-1) / self.lse_lambda
+        """(n, m, q) and mask (n or 1, m, q) -> (n, m); 0 where there is nothing to aggregate."""
+        how = self.config.aggregation
+        if how in ("mean", "sum"):
+            total = cosines.masked_fill(~mask, 0.0).sum(-1)
+            return total if how == "sum" else total / mask.sum(-1).clamp(min=1)
+        scaled = cosines * self.lse_lambda if how == "lse" else cosines
+        # The lowest number in place of -∞, whose logarithm has no slope.
+        scaled = scaled.masked_fill(~mask, torch.finfo(scaled.dtype).min)
+        score = scaled.logsumexp(-1) / self.lse_lambda if how == "lse" else scaled.amax(-1)
+        return score.masked_fill(~mask.any(-1), 0.0)

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 from diptych.common.errors import DiptychError
 from diptych.evaluation.figures import RECALLS
-from diptych.evaluation.protocols import PROTOCOLS
-from diptych.evaluation.published import PublishedRow, published
+from diptych.evaluation.protocols import PICTURES, PROTOCOLS
+from diptych.evaluation.published import PublishedRow
 from diptych.evaluation.result import Evaluation
 from diptych.report.axes import number
 from diptych.report.parts import Section, section
 from diptych.report.run_folder import RunFolder
 from diptych.report.subject import Subject
 from diptych.training.data import ScenesConfig
+from diptych.training.paper_rows import PaperRow, paper_rows
 from diptych.training.recipe import Recipe
 
 HEADINGS = {
@@ -33,7 +34,8 @@ class RecallLine:
 
 def recall_section(run: RunFolder, subject: Subject | None, measured: Evaluation | None) -> Section:
     """The run's figures under every protocol that it was evaluated with, beside the paper's row."""
-    rows, notes, remarks = paper_rows(run.recipe)
+    found, notes, remarks = _papers(run.recipe)
+    rows = [each.row for each in found]
     protocols = {row.protocol for row in rows}
     lines = [RecallLine(f"Paper: {row.label}", row.protocol or "", _printed(row)) for row in rows]
     for evaluation in run.evaluations.values():
@@ -44,8 +46,13 @@ def recall_section(run: RunFolder, subject: Subject | None, measured: Evaluation
         where = f"{evaluation.protocol}, {evaluation.split or 'all'}: {_size(evaluation)}"
         lines.append(RecallLine("This run", where, figures, ours=True))
         remarks += evaluation.notes
-        same = [row for row in rows if row.protocol == evaluation.protocol]
+        same = [each.row for each in found if each.fits(evaluation)]
         lines += [RecallLine("This run − paper", row.protocol or "", _gaps(evaluation, row)) for row in same]
+        if not same and evaluation.protocol in protocols:
+            notes.append(
+                f"The paper's row is of {PICTURES[evaluation.protocol]:,} pictures, and this run's evaluation of "
+                f"{evaluation.images:,}: the numbers cannot be held against each other."
+            )
     if measured is not None and subject is not None and not _saved(run, subject, measured):
         part = f"drawn from {subject.whole:,}" if subject.sampled else "all"
         where = f"measured for this report on the {subject.split} split: {_size(measured)} ({part})"
@@ -70,22 +77,22 @@ def recall_section(run: RunFolder, subject: Subject | None, measured: Evaluation
     return section("recall", "Recall", values)
 
 
-def paper_rows(recipe: Recipe) -> tuple[list[PublishedRow], list[str], list[str]]:
+def _papers(recipe: Recipe) -> tuple[list[PaperRow], list[str], list[str]]:
     """The published rows of a recipe under every protocol, warnings, and remarks on where they are from."""
-    if recipe.paper is None:
+    if recipe.paper_row is None:
         what = "drawn scenes" if isinstance(recipe.data, ScenesConfig) else "this data"
         return [], [], [f"No paper reports numbers for this recipe on {what}: there is no row to set beside it."]
+    if recipe.changed:
+        keys = ", ".join(recipe.changed)
+        return [], [], [f"The paper's numbers are left out: {keys} was changed, so this is not the paper's run."]
     try:
-        table = published(recipe.paper)
+        found = paper_rows(recipe)
     except DiptychError as error:
         return [], [f"The paper's numbers are left out: {error}."], []
-    wanted = recipe.paper_row
-    rows = [row for row in table.rows if wanted is None or wanted in (row.method, row.label)]
-    remarks = [f"Paper: {table.printed_as} of {table.paper_title} ({table.venue}). {table.caption}"]
-    remarks += [f"{row.label}: {row.note}" for row in rows if row.note]
-    if not rows:
-        return [], [f"The paper's numbers are left out: {table.id} has no row {wanted!r}."], []
-    return rows, [], list(dict.fromkeys(remarks))
+    tables = {each.table.id: each.table for each in found}.values()
+    remarks = [f"Paper: {t.printed_as} of {t.paper_title} ({t.venue}). {t.caption}" for t in tables]
+    remarks += [f"{each.row.label}: {each.row.note}" for each in found if each.row.note]
+    return found, [], list(dict.fromkeys(remarks))
 
 
 def _printed(row: PublishedRow) -> dict[str, str]:

@@ -1,15 +1,15 @@
 """A run folder as a report reads it: recipe, log, how far it came, its model and its evaluations."""
 
-import json
 import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from diptych.common.config import parse, read_json
+from diptych.common.config import parse, parse_json, read_json
 from diptych.common.errors import DiptychError
 from diptych.evaluation.result import Evaluation
 from diptych.training.checkpoints import Position
+from diptych.training.patience import out_of_patience
 from diptych.training.recipe import Recipe, load_run_recipe
 
 
@@ -63,11 +63,9 @@ class RunFolder:
         """Whether the run came to its recipe's end, or ran out of patience."""
         if self.position is None or self.position.step:
             return False
-        training = self.recipe.training
-        if self.position.epoch >= training.epochs:
-            return True
-        waited = self.position.epoch - 1 - self.position.best_epoch
-        return training.patience is not None and self.position.epoch > 0 and waited >= training.patience
+        return self.position.epoch >= self.recipe.training.epochs or out_of_patience(
+            self.recipe.training, self.position
+        )
 
     @property
     def dates(self) -> tuple[datetime, datetime] | None:
@@ -122,7 +120,7 @@ def read_log(path: Path) -> RunLog:
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
-                entry = json.loads(line)
+                entry = parse_json(line)
                 if "validation" in entry:
                     figures = {k: float(v) for k, v in entry["validation"].items() if math.isfinite(v)}
                     log.validations.append((int(entry["epoch"]) + 1, figures))

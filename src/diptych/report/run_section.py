@@ -62,7 +62,8 @@ def progress_of(run: RunFolder) -> str:
         return f"no checkpoint yet; {epochs} epochs are planned"
     best = f"; the best was epoch {position.best_epoch + 1}" if position.best_epoch >= 0 else ""
     if run.finished:
-        early = ", stopped for want of progress" if position.epoch < epochs else ""
+        patience = f"training.patience of {run.recipe.training.patience} without a better validation RSUM"
+        early = f", stopped early after {patience}" if position.epoch < epochs else ""
         return f"finished{early}: {position.epoch} of {epochs} epochs, {position.total:,} steps{best}"
     part = f" and {position.step:,} steps of the next" if position.step else ""
     return f"unfinished: {position.epoch} of {epochs} epochs{part}, {position.total:,} steps in all{best}"

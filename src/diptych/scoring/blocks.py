@@ -11,10 +11,10 @@ from torch import Tensor
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
 from diptych.matchers.base import Matcher
+from diptych.matchers.bounded.calls import check_dtype, score_matrix
+from diptych.matchers.bounded.groups import like_lengths
+from diptych.matchers.bounded.memory import MemoryBudget, move, part_of
 from diptych.matchers.kept import Kept
-from diptych.scoring.calls import check_dtype, score_matrix
-from diptych.scoring.groups import like_lengths
-from diptych.scoring.memory import MemoryBudget, move, part_of
 
 
 @dataclass(frozen=True)

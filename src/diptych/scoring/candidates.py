@@ -8,10 +8,10 @@ from torch import Tensor
 from diptych.common.errors import DiptychError
 from diptych.common.progress import track
 from diptych.matchers.base import Matcher
+from diptych.matchers.bounded.calls import check_dtype, score_aligned
+from diptych.matchers.bounded.groups import like_lengths
+from diptych.matchers.bounded.memory import MemoryBudget, item_bytes, move
 from diptych.matchers.kept import Kept
-from diptych.scoring.calls import check_dtype, score_aligned
-from diptych.scoring.groups import like_lengths
-from diptych.scoring.memory import MemoryBudget, item_bytes, move
 
 Query = Literal["texts", "images"]
 

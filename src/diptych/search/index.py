@@ -13,15 +13,17 @@ from diptych.common.errors import DiptychError
 from diptych.search.asking.options import Options, OptionsByName
 from diptych.search.asking.query import Asked, as_query
 from diptych.search.asking.results import RankedResults
+from diptych.search.filling.describe import ReadText
 from diptych.search.filling.metadata import read_metadata
 from diptych.search.filling.new_entry import NewEntry, Outcome, held_picture, held_sentence
 from diptych.search.filling.plan import WHOLE
+from diptych.search.filling.roots import new_root, read_roots
 from diptych.search.filling.sync import Embed, SyncReport, Writer, sync
 from diptych.search.filling.walk import Choice, What, roots_of
 from diptych.search.models.index_model import DEFAULT_MODEL, IndexModel, locals_of
 from diptych.search.stores.address import open_store
 from diptych.search.stores.keys import file_of
-from diptych.search.stores.store import Condition, Kind, Layout, Store, Value
+from diptych.search.stores.store import TEXT_IN_PICTURES, Condition, Kind, Layout, Store, Value
 
 if TYPE_CHECKING:  # these need torch, which a run that finds nothing new does not
     import torch
@@ -30,8 +32,6 @@ if TYPE_CHECKING:  # these need torch, which a run that finds nothing new does n
     from diptych.search.models.embedder import Embedder, LocalsSource
 
 Metadata = Mapping[str, dict[str, Value]]
-# Properties of this name say which folders and files it was filled from.
-ROOT = "root:"
 
 
 class Index:
@@ -135,7 +135,7 @@ class Index:
         >>> [Path(root).name for root in index.roots]
         ['album']
         """
-        return tuple(name.removeprefix(ROOT) for name in self.store.properties if name.startswith(ROOT))
+        return tuple(root.path for root in read_roots(self.store.properties))
 
     # Filling.
 
@@ -151,13 +151,20 @@ class Index:
         workers: int | None = None,
         embed: Embed | None = None,
         delete: bool = False,
+        retry: bool = False,
+        text_in_pictures: bool | None = None,
     ) -> SyncReport:
         """Bring the index in step with folders and files: new, changed, moved and deleted ones are noticed.
+
+        What is wanted of each is remembered, for `diptych.search.in_step.sync_all`.
 
         metadata: columns for pictures by absolute path, or a csv, jsonl or parquet file with a column of paths
         embed: embeds in place of the index's own model, as processes on several machines do
         delete: where all or most of a folder is gone, delete its entries too; else they stay, and the report's
         `missing` says so, since a disk may only not be mounted
+        retry: try pictures again that could not be decoded, though nothing about them has changed
+        text_in_pictures: read what is written in pictures, also in those that are there already; None goes on with what
+        the index was last told
 
         >>> report = index.sync("album")
         >>> report.added, report.unchanged  # it was in step already
@@ -168,9 +175,12 @@ class Index:
         columns = read_metadata(metadata) if isinstance(metadata, Path) else metadata or {}
         choice = Choice(what, tuple(exclude), hidden, archives)
         roots = roots_of(paths)
-        new = {ROOT + root: "" for root in set(roots) - set(self.roots)}
+        known = self.store.properties
+        told = {k: v for root in roots for k, v in new_root(root, choice, metadata).property.items()}
+        new = {name: value for name, value in told.items() if known.get(name) != value}
         if new:
             self.store.set_properties(new)
+        read_text = self._text_reader(text_in_pictures)
         report = sync(
             self.store,
             roots,
@@ -178,10 +188,27 @@ class Index:
             choice,
             columns,
             delete,
+            retry,
+            read_text,
         )
         if report.added or report.changed:
             self.prepare()
         return report
+
+    def _text_reader(self, wanted: bool | None) -> ReadText | None:
+        """What reads text in pictures, where it is wanted; the index remembers that."""
+        known = self.store.properties.get(TEXT_IN_PICTURES) == "yes"
+        if wanted is None:
+            wanted = known
+        reader = None
+        if wanted:
+            from diptych.data.written import text_reader
+
+            reader = text_reader()
+        if wanted != known:
+            # What was read before can still be found.
+            self.store.set_properties({TEXT_IN_PICTURES: "yes" if wanted else "no longer"})
+        return reader
 
     def add(
         self,

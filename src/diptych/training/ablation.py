@@ -11,7 +11,7 @@ from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError, nearest
 from diptych.evaluation.evaluate import evaluate_matcher
 from diptych.evaluation.figures import RECALLS
-from diptych.evaluation.published import PublishedRow, published
+from diptych.evaluation.published import PublishedRow
 from diptych.evaluation.result import Evaluation, prefixed
 from diptych.evaluation.tables import Cell, FigureTable
 from diptych.matchers.base import Matcher
@@ -35,7 +35,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Row:
-    """A variant's results over seeds, and the paper's row where the recipe names one."""
+    """A variant's results over seeds, and the published row of this very variant where there is one."""
 
     variant: str
     evaluations: tuple[Evaluation, ...]
@@ -62,23 +62,6 @@ def plan(
             recipe = read_recipe(path, None if name == MAIN else name, settings)
             trials.append(Trial(name, seed, recipe, out / name / f"seed-{seed}"))
     return trials
-
-
-def protocol_of(recipe: Recipe) -> str:
-    """The protocol that the recipe's row in the paper was measured with; all pairs where it names none."""
-    row = paper_row(recipe, None)
-    return row.protocol if row is not None and row.protocol else "all-pairs"
-
-
-def paper_row(recipe: Recipe, protocol: str | None) -> PublishedRow | None:
-    """The published row that a recipe (or its variant) stands beside, under a protocol."""
-    if recipe.paper is None or recipe.paper_row is None:
-        return None
-    table = published(recipe.paper)
-    fitting = [r for r in table.rows if recipe.paper_row in (r.method, r.label) and protocol in (None, r.protocol)]
-    if not fitting and protocol is None:
-        table.row(recipe.paper_row)  # says what rows there are
-    return fitting[0] if fitting else None
 
 
 def run_trial(trial: Trial, protocol: str, device: Device, splits: Splits | None = None) -> Evaluation | None:
@@ -112,10 +95,14 @@ def _has_scipy() -> bool:
     return find_spec("scipy") is not None
 
 
-def ablation_table(rows: Sequence[Row], title: str) -> FigureTable:
-    """A line a variant: ours (mean and interval over seeds), then the paper's below it where there is one."""
+def ablation_table(rows: Sequence[Row], title: str, changed: Sequence[str] = ()) -> FigureTable:
+    """A line a variant: ours (mean and interval over seeds), then the paper's below it where there is one.
+
+    changed: what the command line changed of the recipe, for which it has no rows of a paper
+    """
     shown: list[tuple[Cell, ...]] = []
     records: list[dict[str, object]] = []
+    notes: list[str] = []
     protocol = rows[0].evaluations[0].protocol
     for row in rows:
         cells: list[Cell] = []
@@ -130,16 +117,21 @@ def ablation_table(rows: Sequence[Row], title: str) -> FigureTable:
         shown.append((row.variant, *cells))
         records.append(record)
         if row.paper is not None:
-            printed = {f: row.paper.values.get(f) for f in FIGURES}
+            theirs = {name: None if name in row.paper.doubtful else v for name, v in row.paper.values.items()}
+            printed = {f: theirs.get(f) for f in FIGURES}
             if printed["rsum"] is None and all(printed[f] is not None for f in RECALLS):
                 printed["rsum"] = sum(v for f in RECALLS if (v := printed[f]) is not None)
             shown.append((f"  paper: {row.paper.label}", *(printed[f] for f in FIGURES)))
-            records.append({"variant": row.variant, "source": row.paper.label, **printed})
+            records.append({"variant": row.variant, "source": row.paper.label, **theirs, **printed})
+            others = [f"{name} {v:+g}" for name, v in theirs.items() if name not in FIGURES and v is not None]
+            notes += [f"{row.paper.label}: {', '.join(others)}"] if others else []
     seeds = max(len(row.evaluations) for row in rows)
     note = f"ours: mean of {seeds} seeds" if seeds > 1 else "ours: one seed"
     if seeds > 1 and _has_scipy():
         note += " ± 95 % interval (Student's t)"
     elif seeds > 1:
         note += "; with scipy, which diptych[report] installs, the same command adds the 95 % interval"
+    if changed:
+        notes.append(f"the paper's rows are left out: {', '.join(changed)} was changed")
     columns = ("variant", *(prefixed(protocol, f) for f in FIGURES))
-    return FigureTable(columns, tuple(shown), title, (note,), 1, records)
+    return FigureTable(columns, tuple(shown), title, (note, *notes), 1, records)

@@ -18,12 +18,14 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from diptych.common.errors import DiptychError
 from diptych.data.batches import ImageBatch, Pixels, Tokens, pad_regions
 from diptych.data.collection import Collection
+from diptych.data.foils import foil
 from diptych.data.open_picture import open_picture
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.backbones import Preprocess
 from diptych.encoders.preprocess import augment as augment_picture
 from diptych.encoders.size_augmentation import drop_regions, drop_words
 from diptych.training.held_pictures import Views, draw_views
+from diptych.training.neighbours import group_alike
 from diptych.training.signals import leave_signals_to_the_trainer
 
 Sampling = Literal["captions", "one-caption", "all-captions"]
@@ -34,6 +36,7 @@ Pair = tuple[int, int]  # picture, and which of its captions
 class Batch:
     """One step's share of one process.
 
+    texts: the captions, and behind them foils: sentences that are nobody's
     picture_ids: (n,), positions of the pictures in the collection; owners: (m,), each caption's picture in the batch
     """
 
@@ -65,12 +68,22 @@ class Augmentation:
     drop_regions: float = 0.0
     drop_words: float = 0.0
     pictures: bool = False
+    foils: int = 0
 
 
 def epoch_batches(
-    collection: Collection, sampler: Sampling, batch_size: int, seed: int, epoch: int
+    collection: Collection,
+    sampler: Sampling,
+    batch_size: int,
+    seed: int,
+    epoch: int,
+    alike: np.ndarray | None = None,
+    group: int = 1,
 ) -> list[list[Pair]]:
-    """The pairs of each step of an epoch; an incomplete last batch is left out unless it is the only one."""
+    """The pairs of each step of an epoch; an incomplete last batch is left out unless it is the only one.
+
+    alike: (pictures, depth), each picture's neighbours: batches are then made of groups of pictures that are alike
+    """
     rng = np.random.default_rng([seed, epoch])
     counts = [len(item.sentences) for item in collection.items]
     units: list[list[Pair]]
@@ -83,6 +96,10 @@ def epoch_batches(
     if not units:
         raise DiptychError(f"{collection.name}: no captions to train on")
     order = rng.permutation(len(units))
+    if alike is not None:
+        place = {unit[0][0]: i for i, unit in enumerate(units)}
+        pictures = np.array([units[i][0][0] for i in order])
+        order = np.array([place[picture] for picture in group_alike(pictures, alike, group, rng)])
     batches = [
         [pair for unit in order[start : start + batch_size] for pair in units[unit]]
         for start in range(0, len(units), batch_size)
@@ -147,9 +164,27 @@ class RunDataset(Dataset[Batch]):
 
     def _texts(self, pairs: list[Pair], generator: torch.Generator) -> Tokens:
         ids = [self._sentence(pair) for pair in pairs]
+        ids += [self.tokenizer.ids(text) for text in self._foils(pairs, generator)]
         if self.augmentation.drop_words > 0:
             ids = [drop_words(s, self.tokenizer, self.augmentation.drop_words, generator) for s in ids]
         return self.tokenizer.pad(ids).widened(self.columns)
+
+    def _foils(self, pairs: list[Pair], generator: torch.Generator) -> list[str]:
+        """Captions of this step in which one word is another, so many a picture at most."""
+        if self.augmentation.foils == 0:
+            return []
+        rng = np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator)))
+        own: dict[int, list[Pair]] = {}
+        for pair in pairs:
+            own.setdefault(pair[0], []).append(pair)
+        found = []
+        for captions in own.values():
+            for choice in rng.permutation(len(captions))[: self.augmentation.foils]:
+                picture, caption = captions[choice]
+                made = foil(self.collection.items[picture].sentences[caption].text, rng)
+                if made is not None:
+                    found.append(made.text)
+        return found
 
     def _sentence(self, pair: Pair) -> list[int]:
         """A caption's tokens, found once."""

@@ -1,5 +1,6 @@
 """Checkpoints: folders written whole, `best` and `last` pointing at two of them."""
 
+import json
 import os
 import shutil
 from contextlib import nullcontext
@@ -10,9 +11,10 @@ from typing import Any
 
 import torch
 
-from diptych.common.config import parse, read_json
+from diptych.common.config import parse, parse_json, read_json
 from diptych.common.errors import DiptychError
-from diptych.common.files import write_json, write_text
+from diptych.common.files import read_text, write_json, write_text
+from diptych.common.machine import torch_reason, writing
 from diptych.matchers.base import Matcher
 from diptych.matchers.catalog import load_weights
 from diptych.training.average import WeightAverage
@@ -45,6 +47,28 @@ def save_checkpoint(run: Path, trained: Trained, position: Position, card: str, 
     folder = _free(run / "checkpoints" / f"step-{position.total:08d}")
     aside = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(aside, ignore_errors=True)
+    try:
+        with writing(folder):
+            _write(aside, trained, position, card)
+            os.replace(aside, folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    with writing(run):
+        _sync(folder.parent)
+        _point(run / "last", folder)
+        if best:
+            _point(run / "best", folder)
+        _sync(run)  # from here on a power cut finds the new checkpoint, and the old ones may go
+    links = [run / name for name in ("last", "best") if (run / name).is_symlink()]
+    pointed = {os.path.realpath(link) for link in links}  # of a link to itself, the link
+    for other in (run / "checkpoints").iterdir():
+        if os.path.realpath(other) not in pointed:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _write(aside: Path, trained: Trained, position: Position, card: str) -> None:
+    """All files of a checkpoint, on the disk."""
     average = trained.average
     with nullcontext() if average is None else average.in_place():
         trained.matcher.save_pretrained(aside, card)
@@ -52,16 +76,6 @@ def save_checkpoint(run: Path, trained: Trained, position: Position, card: str, 
     write_json(aside / "position.json", asdict(position))
     for path in (*aside.rglob("*"), aside):
         _sync(path)
-    os.replace(aside, folder)
-    _sync(folder.parent)
-    _point(run / "last", folder)
-    if best:
-        _point(run / "best", folder)
-    _sync(run)  # from here on a power cut finds the new checkpoint, and the old ones may go
-    pointed = {(run / link).resolve() for link in ("last", "best") if (run / link).is_symlink()}
-    for other in (run / "checkpoints").iterdir():
-        if other.resolve() not in pointed:
-            shutil.rmtree(other, ignore_errors=True)
 
 
 def _free(folder: Path) -> Path:
@@ -136,23 +150,22 @@ def load_checkpoint(run: Path, trained: Trained) -> Position | None:
         if trained.scaler is not None and "scaler" in state:
             trained.scaler.load_state_dict(state["scaler"])
     except (OSError, EOFError, KeyError, ValueError, RuntimeError, UnpicklingError) as error:
-        said = str(error).partition("\n")[0] or type(error).__name__
-        raise DiptychError(f"{folder / 'trainer.pt'}: damaged, or not this run's optimiser state: {said}") from None
+        what = f"damaged, or not this run's optimiser state: {torch_reason(error)}"
+        raise DiptychError(what, where=folder / "trainer.pt") from None
     return parse(Position, read_json(folder / "position.json"), str(folder / "position.json"))
 
 
 def cut_metrics(path: Path, total: int) -> None:
     """Drop the lines that a run wrote after its last checkpoint, so that a resumed run reads like an unbroken one."""
-    import json
-
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_text(path).splitlines():
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
         except json.JSONDecodeError:
             continue  # a line cut off by the kill
-        if entry["step"] <= total:
+        step = entry.get("step") if isinstance(entry, dict) else None
+        if isinstance(step, int) and step <= total:
             kept.append(line)
     write_text(path, "".join(line + "\n" for line in kept))

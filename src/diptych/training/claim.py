@@ -13,6 +13,7 @@ from diptych.training.recipe import Recipe, load_run_recipe
 
 LOCK = ".lock"
 GROWS = "training.epochs"  # a run may go on for more of them
+BESIDE = ("changed", "dataset", "paper", "paper_row")  # what results are shown beside: no weight depends on it
 _MISSING = object()
 
 
@@ -46,7 +47,7 @@ def check_claim(run: Path, recipe: Recipe) -> None:
     if not (run / "recipe.json").exists() or not has_checkpoint(run):
         return
     old, new = load_run_recipe(run), recipe  # keys that came after it have their defaults
-    changed = list(_differences(to_tree(old), to_tree(new)))
+    changed = [key for key in _differences(to_tree(old), to_tree(new)) if key not in BESIDE]
     if changed == [GROWS] and new.training.epochs > old.training.epochs:
         return
     if changed == [GROWS]:

@@ -12,6 +12,7 @@ import torch
 
 import diptych
 from diptych.common.config import read_json
+from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
 
 PACKAGES = ["torch", "lightning", "numpy", "safetensors", "transformers", "tokenizers", "Pillow"]
@@ -32,7 +33,7 @@ class Environment:
         }
         if init_from is not None and first == 0:
             self._entry["init_from"] = init_from
-        self._before = read_json(self.path)["starts"] if self.path.is_file() else []
+        self._before = _starts(self.path)
 
     def write(self, step: int) -> None:
         """Write the entry down: the run has come to so many steps by now."""
@@ -44,6 +45,20 @@ class Environment:
             "to_step": step,
         }
         write_json(self.path, {"starts": [*self._before, {**times, **self._entry}]})
+
+
+def _starts(path: Path) -> list[Any]:
+    """The entries that are there already. A file that cannot be read is no reason not to train: it is kept aside."""
+    if not path.is_file():
+        return []
+    try:
+        tree = read_json(path)
+        if isinstance(tree, dict) and isinstance(tree.get("starts"), list):
+            return list(tree["starts"])
+    except DiptychError:
+        pass
+    os.replace(path, path.with_name(f"{path.name}.damaged"))
+    return []
 
 
 def versions() -> dict[str, str]:

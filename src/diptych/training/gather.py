@@ -65,7 +65,10 @@ def gather_kept(kept: Kept) -> Kept:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A whole batch, as one process would have had it."""
+    """A whole batch, as one process would have had it.
+
+    texts: all captions, then all foils; owners: (captions,); positive: (pictures, captions and foils)
+    """
 
     images: Kept
     texts: Kept
@@ -81,10 +84,24 @@ def gather(images: Kept, texts: Kept, picture_ids: Tensor, owners: Tensor) -> Ga
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         image_sizes = [n for (n,) in _gather_sizes([len(images)], images.device)]
-        text_sizes = [n for (n,) in _gather_sizes([len(texts)], texts.device)]
+        text_sizes = _gather_sizes([len(owners), len(texts)], texts.device)
         offset = sum(image_sizes[: dist.get_rank()])
         images, texts = gather_kept(images), gather_kept(texts)
-        owners = _gather_rows(owners + offset, text_sizes)
+        owners = _gather_rows(owners + offset, [captions for captions, _ in text_sizes])
         picture_ids = _gather_rows(picture_ids, image_sizes)
+        texts = texts[_captions_first(text_sizes).to(texts.device)]
     positive = picture_ids.unsqueeze(1) == picture_ids[owners].unsqueeze(0)
+    foils = len(texts) - len(owners)
+    if foils:
+        positive = torch.cat([positive, positive.new_zeros(len(positive), foils)], 1)
     return Gathered(images, texts, owners, positive)
+
+
+def _captions_first(sizes: list[list[int]]) -> Tensor:
+    """The order that puts all processes' captions before their foils; sizes: (captions, captions and foils) of each."""
+    captions, foils, start = [], [], 0
+    for count, total in sizes:
+        captions.append(torch.arange(start, start + count))
+        foils.append(torch.arange(start + count, start + total))
+        start += total
+    return torch.cat(captions + foils)

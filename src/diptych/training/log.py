@@ -1,7 +1,8 @@
-"""What a run tells while it goes on: metrics.jsonl, and TensorBoard's files where they are asked for."""
+"""What a run tells while it goes on: metrics.jsonl, and whatever tracks it besides."""
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.training.checkpoints import cut_metrics
+from diptych.training.trackers import Tracker
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,16 @@ class TrainingLog:
     time, and always before a checkpoint: none is ever written behind a loss that is not finite.
     """
 
-    def __init__(self, run: Path, speaks: bool, tensorboard: bool, total: int, every: int) -> None:
-        """speaks: whether this process writes; total: steps done before; every: steps whose losses are read at once."""
+    def __init__(self, run: Path, speaks: bool, trackers: Sequence[Tracker], total: int, every: int) -> None:
+        """speaks: whether this process writes; trackers: what is told the same numbers
+        total: steps done before; every: steps whose losses are read at once
+        """
         self.run, self.speaks, self.every = run, speaks, every
         self.loss = math.nan  # the last that was read
         self._unread: list[tuple[dict[str, Any], Measured]] = []
-        self._writer: Any = None
+        self._trackers = trackers
         if speaks:
             cut_metrics(run / "metrics.jsonl", total)
-            if tensorboard:
-                from torch.utils.tensorboard import SummaryWriter
-
-                self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=total)
 
     def step(self, step: int, measured: Measured, rate: float, epoch: int) -> None:
         """Take in one step."""
@@ -86,18 +86,16 @@ class TrainingLog:
 
     def close(self) -> None:
         """No more is to come."""
-        if self._writer is not None:
-            self._writer.close()
+        for tracker in self._trackers:
+            tracker.close()
 
     def _write(self, entries: list[dict[str, Any]]) -> None:
         if not self.speaks or not entries:
             return
         with (self.run / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write("".join(json.dumps(entry) + "\n" for entry in entries))
-        if self._writer is not None:
-            for entry in entries:
-                terms = {f"terms/{name}": value for name, value in entry.get("terms", {}).items()}
-                flat = {k: v for k, v in entry.items() if k not in ("validation", "terms") and v is not None}
-                step = flat.pop("step")
-                for name, value in {**flat, **terms, **entry.get("validation", {})}.items():
-                    self._writer.add_scalar(name, value, step)
+        for entry in entries:
+            terms = {f"terms/{name}": value for name, value in entry.get("terms", {}).items()}
+            flat = {k: v for k, v in entry.items() if k not in ("step", "validation", "terms") and v is not None}
+            for tracker in self._trackers:
+                tracker.log({**flat, **terms, **entry.get("validation", {})}, entry["step"])

@@ -1,24 +1,31 @@
 """The training loop: a recipe in, a run folder out. Killed anywhere, it goes on from its last checkpoint."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from diptych.common.device import pick_device
+from diptych.common.device import pick_device, processes_of
 from diptych.common.errors import DiptychError
-from diptych.common.progress import progress_bar
+from diptych.common.progress import progress_bar, span
 from diptych.matchers.base import Matcher
+from diptych.training.accumulation import (
+    Parts,
+    Sides,
+    average_over_processes,
+    tell_statistics,
+    untouched_statistics,
+)
 from diptych.training.average import WeightAverage
-from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches, iterate
+from diptych.training.batches import Augmentation, Batch, Pair, RunDataset, epoch_batches, iterate
 from diptych.training.card import model_card
 from diptych.training.checkpoints import Position, Trained, has_checkpoint, load_checkpoint, save_checkpoint
 from diptych.training.claim import check_claim, claim, locked
@@ -32,6 +39,7 @@ from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
 from diptych.training.log import Measured, TrainingLog
 from diptych.training.losses.base import Loss
 from diptych.training.losses.catalog import build_loss
+from diptych.training.neighbours import find_neighbours
 from diptych.training.optimisation import (
     build_optimiser,
     check_prefixes,
@@ -39,13 +47,18 @@ from diptych.training.optimisation import (
     lr_factor,
     set_learning_rate,
 )
+from diptych.training.patience import out_of_patience, waited
 from diptych.training.recipe import Recipe
 from diptych.training.signals import StopRequest
 from diptych.training.start import build_for, take_weights
 from diptych.training.terms.catalog import weighted_terms
+from diptych.training.time_left import TimeLeft
+from diptych.training.trackers import build_trackers
 from diptych.training.validation import validate
 
 READ_STEPS = 16  # losses that are read at once where reading one waits for a GPU
+Ending = Literal["epochs", "patience", "judge", "signal"]
+Judge = Callable[[int, dict[str, float]], bool]  # an epoch, from 1, and its figures: whether to go on
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 
 
@@ -68,6 +81,8 @@ class Device:
 class Outcome:
     """How a run ended; `speaks` is true of the one process that tells people about it.
 
+    ended: what ended it: its last epoch, its patience, a judge, or a signal, after which it is not finished
+
     >>> outcome = train(read_recipe(Path("recipe.toml")), Path("another-run"), Device("cpu"))
     >>> outcome.position.epoch, "rsum" in outcome.figures
     (1, True)
@@ -78,6 +93,7 @@ class Outcome:
     finished: bool
     figures: dict[str, float]
     speaks: bool
+    ended: Ending = "epochs"
 
 
 def train(
@@ -86,10 +102,12 @@ def train(
     device: Device | None = None,
     splits: Splits | None = None,
     init_from: str | None = None,
+    judge: Judge | None = None,
 ) -> Outcome:
     """Train a recipe into the folder `run`, or go on where that run stopped.
 
     init_from: a run or a saved matcher whose weights a new run begins with; one that goes on has its own
+    judge: asked after each evaluation whether to go on, of one process
 
     >>> outcome = train(read_recipe(Path("recipe.toml")), Path("run"), Device("cpu"))
     >>> outcome.finished, sorted(path.name for path in Path("run").glob("*/config.json"))
@@ -106,7 +124,7 @@ def train(
         if init_from is not None and not has_checkpoint(run):
             take_weights(matcher, init_from)
         loss_function = build_loss(recipe.loss)
-        trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function, init_from)
+        trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function, init_from, judge)
         if fabric.is_global_zero:
             claim(run, recipe)
         return trainer.run_all()
@@ -121,27 +139,22 @@ def _launch(recipe: Recipe, device: Device) -> Any:
         except ImportError:
             raise DiptychError("training needs Lightning Fabric; install diptych[train]") from None
     place = pick_device(device.accelerator)
-    several = device.devices > 1 or int(_environment("WORLD_SIZE", "1")) > 1
+    processes = processes_of("WORLD_SIZE", 1)
+    several = device.devices > 1 or processes > 1
     # Fabric's own children have a WORLD_SIZE, but no LOCAL_WORLD_SIZE.
-    here = int(_environment("LOCAL_WORLD_SIZE", str(device.devices)))
+    here = processes_of("LOCAL_WORLD_SIZE", device.devices)
     named = place.type != "cpu" and place.index is not None
     if named and several:
         raise DiptychError(f"{device.accelerator!r} is one device, and there are several processes", where="device")
     fabric = Fabric(
         accelerator=place.type,
         devices=[place.index] if named else here,
-        num_nodes=max(1, int(_environment("WORLD_SIZE", "1")) // here),
+        num_nodes=max(1, processes // here),
         strategy="ddp" if several else "auto",
         precision=PRECISIONS[recipe.training.precision],
     )
     fabric.launch()
     return fabric
-
-
-def _environment(name: str, default: str) -> str:
-    import os
-
-    return os.environ.get(name, default)
 
 
 class Box:
@@ -175,6 +188,7 @@ class Trainer:
         matcher: Matcher,
         loss_function: Loss,
         init_from: str | None = None,
+        judge: Judge | None = None,
     ) -> None:
         self.fabric, self.recipe, self.run, self.splits = fabric, recipe, run, splits
         self.config = recipe.training
@@ -197,12 +211,16 @@ class Trainer:
         self.module, self.optimiser = fabric.setup(BothSides(self.matcher), optimiser)
         self.figures: dict[str, float] = {}
         self.stop = StopRequest()
+        self.judge, self.judged_out = judge, False
+        self.time_left = TimeLeft()
         self.collapse, self.told = CollapseWatch(), False
         self.environment = None
         if fabric.is_global_zero:
             self.environment = Environment(run, self.position.total, fabric.world_size, fabric.device, init_from)
         every = READ_STEPS if fabric.device.type == "cuda" else 1
-        self.log = TrainingLog(run, fabric.is_global_zero, self.config.tensorboard, self.position.total, every)
+        tells = fabric.is_global_zero and self._ended() is None
+        trackers = build_trackers(recipe, run, self.position.total) if tells else []
+        self.log = TrainingLog(run, fabric.is_global_zero, trackers, self.position.total, every)
         preprocess = matcher.preprocess
         self.held = self.held_validation = None
         if self.config.hold_pictures is not None:
@@ -215,13 +233,28 @@ class Trainer:
             splits.train,
             matcher.tokenizer,
             preprocess,
-            Augmentation(self.config.drop_regions, self.config.drop_words, self.config.augment),
-            partial(epoch_batches, splits.train, self.config.sampler, self.config.batch_size, self.config.seed),
+            Augmentation(self.config.drop_regions, self.config.drop_words, self.config.augment, self.config.foils),
+            self._batches(),
             self.config.seed,
             fabric.global_rank,
             fabric.world_size,
             self.config.hold_pictures,
             columns(matcher) if self.config.compile else 1,
+        )
+
+    def _batches(self) -> partial[list[list[Pair]]]:
+        """An epoch to its batches."""
+        alike, near = None, self.config.neighbours
+        if near is not None:
+            alike = find_neighbours(near, self.splits.train, self.held, self.fabric.device)
+        return partial(
+            epoch_batches,
+            self.splits.train,
+            self.config.sampler,
+            self.config.batch_size,
+            self.config.seed,
+            alike=alike,
+            group=1 if near is None else near.group,
         )
 
     def run_all(self) -> Outcome:
@@ -231,20 +264,26 @@ class Trainer:
         )
         if self.environment is not None and self.position.epoch < self.config.epochs:
             self.environment.write(self.position.total)
+        ended: Ending | None = None
+        if self.config.accumulate > 1 and self.fabric.is_global_zero:
+            tell_statistics(self.module.train())
         with self.stop.listening():
-            while self.position.epoch < self.config.epochs and not self.stop.asked and not self._out_of_patience():
+            while (ended := self._ended()) is None:
                 self._epoch(batches)
             batches.close()  # ends the workers
-        finished = not self.stop.asked
         self.log.close()
         self.fabric.barrier()
-        return Outcome(self.run, self.position, finished, self.figures, self.fabric.is_global_zero)
+        return Outcome(self.run, self.position, ended != "signal", self.figures, self.fabric.is_global_zero, ended)
 
-    def _out_of_patience(self) -> bool:
-        patience, done = self.config.patience, self.position.epoch
-        if patience is None or self.position.step or done % self.config.evaluate_epochs:
-            return False
-        return done > 0 and done - 1 - self.position.best_epoch >= patience
+    def _ended(self) -> Ending | None:
+        """Whether the run is at an end, and why."""
+        if self.stop.asked:
+            return "signal"
+        if self.position.epoch >= self.config.epochs:
+            return "epochs"
+        if out_of_patience(self.config, self.position):
+            return "patience"
+        return "judge" if self.judged_out else None
 
     def _epoch(self, batches: Iterator[Batch]) -> None:
         epoch, steps = self.position.epoch, len(self.dataset.batches(self.position.epoch))
@@ -259,7 +298,8 @@ class Trainer:
                 measured = self._step(batch, epoch)
                 self.position = replace(self.position, step=self.position.step + 1, total=self.position.total + 1)
                 self.log.step(self.position.total, measured, self.optimiser.param_groups[0]["lr"], epoch)
-                bar.update(task, advance=1, note=f"loss {self.log.loss:.4f}")
+                self.time_left.mark("step")
+                bar.update(task, advance=1, note=f"loss {self.log.loss:.4f}{self._left(', whole run ')}")
                 every = self.config.checkpoint_steps
                 due = every is not None and self.position.total % every == 0
                 if self._stopping() or (due and self.position.step < steps):
@@ -270,15 +310,19 @@ class Trainer:
 
     def _step(self, batch: Batch, epoch: int) -> Measured:
         """One optimiser step; returns its loss and gradient. Nothing in it waits for the device."""
-        # Dropout draws from (seed, step, process) alone, so a resumed run draws what an unbroken one would have.
-        draw = np.random.default_rng([self.config.seed, self.position.total, self.fabric.global_rank])
-        torch.manual_seed(int(draw.integers(2**62)))
+        self._draw_from()
         batch = batch.to(self.fabric.device)
         if isinstance(batch.images, Views):
             assert self.held is not None
             batch = replace(batch, images=self.held.cut(batch.images))
         self.optimiser.zero_grad(set_to_none=True)
-        images, texts = self.module(Box(batch)).content
+        parts = Parts(batch, self.config.accumulate, self._encode_part) if self.config.accumulate > 1 else None
+        if parts is None:
+            images, texts = self.module(Box(batch)).content
+        else:
+            with untouched_statistics(self.matcher):
+                images, texts = parts.kept()
+            self._draw_from()
         # Scores decide which negative is hardest: they are computed in float32 whatever the encoders ran in.
         whole = gather(images.to(dtype=torch.float32), texts.to(dtype=torch.float32), batch.picture_ids, batch.owners)
         scores = self._scores(whole.images, whole.texts)
@@ -286,15 +330,32 @@ class Trainer:
         self.collapse.step(loss, self.loss_function.collapsed(len(whole.owners), epoch))
         terms: dict[str, Tensor] = {}
         if self.config.terms:
-            terms = weighted_terms(self.config.terms, whole.images, whole.texts, self.recipe.model.kind)
+            captions = whole.texts[: len(whole.owners)]
+            terms = weighted_terms(self.config.terms, whole.images, captions, self.recipe.model.kind)
             terms, loss = {self.recipe.loss.kind: loss, **terms}, loss + torch.stack(list(terms.values())).sum()
         self.fabric.backward(loss)
+        if parts is not None:
+            parts.backward()
+            if self.fabric.world_size > 1:
+                average_over_processes(self.matcher)
         self._freeze(epoch)
         norm = clip_gradients(self.trained.optimiser, self.config.clip, self.trained.scaler)
         self.optimiser.step()
         if self.average is not None:
             self.average.update()
         return Measured(loss.detach(), norm, {name: value.detach() for name, value in terms.items()})
+
+    def _draw_from(self, *part: int) -> None:
+        """Dropout draws from (seed, step, process) alone, and the part of the batch where it has parts, so that a
+        resumed run draws what an unbroken one would have, and a part the same each time that it is encoded."""
+        draw = np.random.default_rng([self.config.seed, self.position.total, self.fabric.global_rank, *part])
+        torch.manual_seed(int(draw.integers(2**62)))
+
+    def _encode_part(self, number: int, part: Batch) -> Sides:
+        self._draw_from(1 + number)  # 0 would be the draw of the step itself
+        with self.fabric.no_backward_sync(self.module):
+            images, texts = self.module(Box(part)).content
+        return images.to(dtype=torch.float32), texts.to(dtype=torch.float32)
 
     def _scores(self, images: Any, texts: Any) -> Tensor:
         score = self.matcher.logits if self.loss_function.takes_logits else self.matcher.score
@@ -331,10 +392,33 @@ class Trainer:
         if better:
             self.position = replace(self.position, best_rsum=figures["rsum"], best_epoch=done - 1)
         self.log.evaluation(self.position.total, done - 1, figures)
-        if self.fabric.is_global_zero:
-            mark = " (best)" if better else ""
-            print(f"epoch {done}/{self.config.epochs}: validation rsum {figures['rsum']:.1f}{mark}", file=sys.stderr)
         self._save(better)
+        self.time_left.mark("evaluation")
+        self.judged_out = self.judge is not None and not self.judge(done, figures)
+        if self.fabric.is_global_zero:
+            self._tell_epoch(done, figures["rsum"], better)
+
+    def _tell_epoch(self, done: int, rsum: float, better: bool) -> None:
+        """A line for each evaluation: how good, how long still, and why the run ends here where it does."""
+        mark, patience = " (best)" if better else "", self.config.patience
+        if not better and patience is not None:
+            since = (
+                f"epoch {self.position.best_epoch + 1}, {waited(self.position)} of {patience} epochs of patience gone"
+            )
+            mark = f"; the best is still {self.position.best_rsum:.1f} of {since}"
+        ending = self._ended()
+        left = "; stopping early: training.patience is used up" if ending == "patience" else ""
+        if ending is None:
+            left = self._left("; at most " if patience is not None else "; ")
+        print(f"epoch {done}/{self.config.epochs}: validation rsum {rsum:.1f}{mark}{left}", file=sys.stderr)
+
+    def _left(self, before: str) -> str:
+        """How long the whole run will still take, in words, where that is known."""
+        steps, every = len(self.dataset.batches(self.position.epoch)), self.config.evaluate_epochs
+        epochs = range(self.position.epoch + 1, self.config.epochs + 1)
+        evaluations = sum(epoch % every == 0 or epoch == self.config.epochs for epoch in epochs)
+        seconds = self.time_left.seconds(steps * len(epochs) - self.position.step, evaluations)
+        return "" if seconds is None else f"{before}{span(seconds)} left"
 
     def _tell_collapse(self, done: int) -> None:
         """Say once of a run that it has collapsed."""
@@ -364,6 +448,7 @@ def outcome_tree(outcome: Outcome) -> dict[str, Any]:
     return {
         "run": str(outcome.run),
         "finished": outcome.finished,
+        "ended": outcome.ended,
         **asdict(outcome.position),
         "validation": outcome.figures,
     }

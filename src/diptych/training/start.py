@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from diptych.common.errors import DiptychError
-from diptych.common.model_place import find_model
+from diptych.common.model_place import find_model, model_folder
 from diptych.data.tokens import WordTokenizer
 from diptych.data.vocabulary import Vocabulary
 from diptych.matchers.base import Matcher
@@ -24,7 +24,10 @@ def build_for(recipe: Recipe, splits: Splits) -> Matcher:
 
 
 def take_weights(matcher: Matcher, source: str) -> None:
-    """Give a new matcher the weights of a run's best checkpoint, or of a saved matcher; all must fit."""
+    """Give a new matcher the weights of a run's best checkpoint, or of a saved matcher; all must fit.
+
+    Where the new one takes local features that the other's backbone computes, that backbone stays where it is.
+    """
     folder = find_model(source).folder
     if folder is None or not (folder / "model.safetensors").is_file():
         raise DiptychError(f"{source}: no weights to begin with; expected a run folder or a saved matcher's")
@@ -32,7 +35,9 @@ def take_weights(matcher: Matcher, source: str) -> None:
     theirs = Vocabulary.load(words).words if words.is_file() else None
     if isinstance(matcher.tokenizer, WordTokenizer) and theirs not in (None, matcher.tokenizer.vocabulary.words):
         raise DiptychError(f"{words}: has other words than this recipe; give data.vocabulary={words} as well")
+    features = matcher.feature_source
+    computed = features is not None and features.backbone is not None and model_folder(features.backbone) == folder
     try:
-        load_weights(matcher, folder / "model.safetensors")
+        load_weights(matcher, folder / "model.safetensors", ("image_encoder.backbone.",) if computed else ())
     except DiptychError as error:
         raise DiptychError(f"{error}; to begin with its weights a recipe must have its model") from None

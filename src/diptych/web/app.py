@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
@@ -14,13 +15,14 @@ import diptych
 from diptych.common.errors import DiptychError
 from diptych.search.index import Index
 from diptych.search.stores.store import StoreReplaced
-from diptych.web.errors import Busy, NotFound, TooLarge, Unauthorised
+from diptych.web.errors import Busy, Forbidden, NotFound, TooLarge, Unauthorised
 from diptych.web.middleware.limits import LimitBody
 from diptych.web.middleware.measure import Measure
+from diptych.web.middleware.pages import ErrorPages, error_page, wants_page
 from diptych.web.middleware.security import HEADERS, Guard
 from diptych.web.page.routes import page_router
 from diptych.web.responses import problem, unauthorised
-from diptych.web.routers import change, search, see, server, vectors
+from diptych.web.routers import change, files, search, see, server, vectors
 from diptych.web.service.service import Service
 from diptych.web.settings import ServerSettings
 
@@ -49,13 +51,14 @@ def create_app(settings: ServerSettings, index: Index) -> FastAPI:
     )
     app.state.service = service
     _tell_errors(app)
-    for tag in (search, see, vectors, change, server):
+    for tag in (search, see, files, vectors, change, server):
         app.include_router(tag.router)
     app.include_router(page_router(service))
     app.mount("/static", StaticFiles(packages=STATIC), name="static")
     # The last that is added stands first.
     app.add_middleware(LimitBody, settings=settings)
     app.add_middleware(Guard, settings=settings)
+    app.add_middleware(ErrorPages)
     app.add_middleware(Measure, metrics=service.metrics)
     return app
 
@@ -65,7 +68,7 @@ def _tell_errors(app: FastAPI) -> None:
 
     @app.exception_handler(DiptychError)
     async def _(_: Request, error: DiptychError) -> Response:
-        statuses = {NotFound: 404, TooLarge: 413, StoreReplaced: 503}
+        statuses = {Forbidden: 403, NotFound: 404, TooLarge: 413, StoreReplaced: 503}
         status = next((number for kind, number in statuses.items() if isinstance(error, kind)), 422)
         return problem(status, str(error))
 
@@ -87,9 +90,12 @@ def _tell_errors(app: FastAPI) -> None:
         return problem(error.status_code, sentence, dict(error.headers or {}))
 
     @app.exception_handler(Exception)
-    async def _(_: Request, error: Exception) -> Response:
+    async def _(request: Request, error: Exception) -> Response:
         # The guard, which gives all others their headers, is within.
-        return problem(500, "something went wrong in the server; its log says what", HEADERS)
+        said = "something went wrong in the server; its log says what"
+        if wants_page(request.headers, request.url.path):
+            return error_page(500, said, Headers(HEADERS))
+        return problem(500, said, HEADERS)
 
 
 def _sentence(error: dict[str, Any]) -> str:

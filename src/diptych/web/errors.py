@@ -11,6 +11,10 @@ class TooLarge(DiptychError):  # noqa: N818
     """More bytes or pixels than the server takes."""
 
 
+class Forbidden(DiptychError):  # noqa: N818
+    """Nobody may do this here."""
+
+
 class Busy(Exception):  # noqa: N818
     """Too much is waiting already, or it took too long; come back after some seconds."""
 

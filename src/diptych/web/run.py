@@ -15,6 +15,7 @@ from diptych.common.errors import DiptychError
 from diptych.search.index import Index
 from diptych.web.app import create_app
 from diptych.web.connections import BACKLOG, BoundedProtocol
+from diptych.web.service.left_over import ASIDE, UploadsFolder
 from diptych.web.settings import ServerSettings, cores_each
 
 # The seconds for which a thread may keep the interpreter while others want it. A model's forward pass asks for it some
@@ -35,6 +36,7 @@ def run_server(settings: ServerSettings, index: Index, started: Callable[[Server
         settings = replace(settings, port=listener.getsockname()[1])
         app = create_app(settings, index)
         app.state.service.warm()
+        _tidy(app.state.service.changes.uploads)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -47,6 +49,19 @@ def run_server(settings: ServerSettings, index: Index, started: Callable[[Server
         server = _Server(config, lambda: started(settings))
         with _quiet_signals():
             server.run(sockets=[listener])
+
+
+def _tidy(uploads: UploadsFolder) -> None:
+    """Put uploads aside that no entry speaks of; a folder that cannot be tidied is no reason not to serve."""
+    try:
+        count = uploads.tidy()
+    except (DiptychError, OSError) as error:
+        print(f"note: {uploads.folder} could not be tidied: {error}", file=sys.stderr)
+        return
+    if count:
+        files = "1 upload" if count == 1 else f"{count:,} uploads"
+        place = uploads.folder / ASIDE
+        print(f"note: {files} without an entry put aside in {place}, for a month", file=sys.stderr)
 
 
 def limit_blas() -> None:

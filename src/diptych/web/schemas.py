@@ -10,6 +10,8 @@ from diptych.search.stores.store import Kind
 
 MOST_TOP, MOST_DEPTH, MOST_TERMS, MOST_CHARACTERS = 200, 500, 8, 500
 MOST_SENTENCES, MOST_IDS = 64, 200
+# The last place that a result can have: lists go on in stretches of `top`, but not for ever.
+MOST_PLACES = 2000
 
 Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS, pattern=r"\S")]
 Id = Annotated[str, Field(min_length=1, max_length=12000, description="Of an entry or an upload, as answers give it.")]
@@ -43,6 +45,9 @@ class SearchFields(Strict):
 
     kind: Kind = "picture"
     top: Annotated[int, Field(ge=1, le=MOST_TOP, description="Most results.")] = 24
+    offset: Annotated[
+        int, Field(ge=0, le=MOST_PLACES - 1, description="Results to leave out at the start, to go on with a list.")
+    ] = 0
     where: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=300)]],
         Field(max_length=16, description="Filters such as date>=2024-01-01 or album=holiday; all must fit."),
@@ -57,6 +62,15 @@ class SearchFields(Strict):
         float | None, Field(gt=0, le=1, description=f"Near duplicates, this close, become one result; {NEAR} is apt.")
     ] = None
 
+    sort: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=100,
+            description="Order of what was found: date, path, a column; -date is newest first.",
+        ),
+    ] = None
+
 
 class SearchRequest(SearchFields):
     """A query of one or several terms."""
@@ -67,7 +81,7 @@ class SearchRequest(SearchFields):
 class LineRequest(SearchFields):
     """A query as people type it."""
 
-    q: Annotated[str, Field(min_length=1, max_length=2 * MOST_CHARACTERS, description='A sentence, or "+ a - b".')]
+    q: Annotated[str, Field(min_length=1, max_length=2 * MOST_CHARACTERS, description="A sentence, or a + b - c.")]
 
 
 class Duplicate(BaseModel):
@@ -81,29 +95,46 @@ class FoundEntry(BaseModel):
     """One entry that was found.
 
     path: from the folder that was indexed; place_before: its place, from 1, before re-ranking
+    moved: places that re-ranking moved it up among all that are found, negative for down
+    kind: `video` for a frame of one, which then has its `second`, and the address of the video itself as `media`
+    date: when it was taken, or when its file was changed; `dated` says which
+    written: what is written in the picture, where the query's words stand in it
     """
 
     id: str
     path: str
     score: float
     confidence: float | None
-    kind: Kind
+    kind: Literal["picture", "sentence", "video"]
     text: str
     metadata: dict[str, ColumnValue]
     retrieval: float | None
     rerank: float | None
     place_before: int | None
+    moved: int | None
     duplicates: list[Duplicate]
     picture: str | None
+    date: str | None = None
+    dated: Literal["taken", "file"] = "file"
+    written: str = ""
+    second: float | None = None
+    media: str | None = None
 
 
 class SearchAnswer(BaseModel):
-    """The results, best first; whether any of them matches, and whether every vector was looked at."""
+    """The results, best first; whether any of them matches, and whether every vector was looked at.
+
+    more: whether the list goes on behind these, at `offset` and `top` together
+    left_out: how many in this stretch were not sure enough; best: the greatest confidence, of those left out too
+    """
 
     results: list[FoundEntry]
     timings: dict[str, float]
     matches: bool | None
     exact: bool
+    more: bool
+    left_out: int
+    best: float | None
 
 
 class RerankRequest(Strict):
@@ -134,6 +165,30 @@ class Upload(BaseModel):
     id: str
     width: int
     height: int
+
+
+class Chosen(Strict):
+    """Entries by their ids."""
+
+    ids: Annotated[list[Id], Field(min_length=1, max_length=MOST_IDS)]
+
+
+class Paths(BaseModel):
+    """Where files are on this machine, in the order of the ids."""
+
+    paths: list[str]
+
+
+class OneEntry(Strict):
+    """An entry by its id."""
+
+    id: Id
+
+
+class Opened(BaseModel):
+    """The name of the folder that was opened."""
+
+    folder: str
 
 
 class EmbedRequest(Strict):

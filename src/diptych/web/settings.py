@@ -27,6 +27,8 @@ class ServerSettings:
     batch: most queries that are embedded together; 1 is one by one; batch_wait: seconds in which they are gathered
     queue: most searches that wait; further ones are told to come back
     timeout: seconds after which a request is given up
+    originals: whether the files of pictures may be had as they are, with all that is written in them
+    remembered: most searches whose answers are kept until the index changes; 0 keeps none
     credits: a line that the page shows about where its pictures come from
     """
 
@@ -43,6 +45,8 @@ class ServerSettings:
     batch_wait: float = 0.003
     queue: int = 256
     timeout: float = 30.0
+    originals: bool = True
+    remembered: int = 500
     credits: str | None = None
 
     def __post_init__(self) -> None:
@@ -51,6 +55,8 @@ class ServerSettings:
         for name in ("max_upload", "max_pixels", "batch", "queue"):
             if getattr(self, name) < 1:
                 raise DiptychError(f"expected at least 1, got {getattr(self, name)}", where=name.replace("_", " "))
+        if self.remembered < 0:
+            raise DiptychError(f"expected 0 or more, got {self.remembered}", where="remembered")
         if self.timeout <= 0 or self.batch_wait < 0:
             raise DiptychError("timeout: expected more than 0 seconds, and 0 or more to gather a batch")
 

@@ -17,6 +17,10 @@ def l2(x: Tensor) -> Tensor:
     return x / (x.norm(dim=-1, keepdim=True) + 1e-8)
 
 
+def l1(x: Tensor) -> Tensor:
+    return x / (x.abs().sum(dim=-1, keepdim=True) + 1e-8)
+
+
 def sets(batch: LocalFeatures) -> list[Tensor]:
     """Each picture's real regions."""
     return [v[m] for v, m in zip(batch.vectors, batch.mask, strict=True)]
@@ -93,17 +97,27 @@ def scan_scores(
     aggregation: str,
     hot: float,
     lse: float,
+    norm: str = "clipped_l2norm",
 ) -> Tensor:
+    norms = {
+        "softmax": lambda a: a.softmax(1), "l2norm": l2, "clipped_l2norm": lambda a: l2(F.leaky_relu(a, 0.1)),
+        "l1norm": l1, "clipped_l1norm": lambda a: l1(F.leaky_relu(a, 0.1)), "clipped": lambda a: F.leaky_relu(a, 0.1),
+        "no_norm": lambda a: a,
+    }  # fmt: skip
+    ways = {
+        "Mean": lambda c: c.mean(), "Sum": lambda c: c.sum(), "Max": lambda c: c.max(),
+        "LogSumExp": lambda c: (lse * c).exp().sum().log() / lse,
+    }  # fmt: skip
     rows = []
     for x in sets(batch):
         regions, row = l2(image.fc(x)), []
         for ids in sentences(tokens):
             words = l2(text.states(ids))
             queries, context = (words, regions) if direction == "t2i" else (regions, words)
-            affinities = l2(F.leaky_relu(context @ queries.T, 0.1))  # each row over the queries
+            affinities = norms[norm](context @ queries.T)  # each row over the queries
             attended = (affinities * hot).softmax(0).T @ context
             cosines = F.cosine_similarity(queries, attended, dim=-1)
-            row.append(cosines.mean() if aggregation == "Mean" else (lse * cosines).exp().sum().log() / lse)
+            row.append(ways[aggregation](cosines))
         rows.append(torch.stack(row))
     return torch.stack(rows)
 

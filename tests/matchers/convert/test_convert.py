@@ -143,8 +143,8 @@ def test_layers_that_do_not_share_their_weights_are_refused(tmp_path: Path) -> N
     ("name", "opt", "message"),
     [
         ("scan", {"cross_attn": None}, "opt.cross_attn is not in the file; give it with --option cross_attn="),
-        ("scan", {"agg_func": "Max"}, "opt.agg_func: 'Max' cannot be converted; expected one of Mean, LogSumExp"),
-        ("scan", {"raw_feature_norm": "softmax"}, "opt.raw_feature_norm is 'softmax'"),
+        ("scan", {"agg_func": "Min"}, "opt.agg_func: 'Min' cannot be converted; expected one of Mean, LogSumExp, Max"),
+        ("scan", {"raw_feature_norm": "l3norm"}, "opt.raw_feature_norm: 'l3norm' cannot be converted; expected one of"),
         ("scan", {"lambda_softmax": -1}, "opt.lambda_softmax: expected a number above 0, got -1"),
         ("scan", {"no_txtnorm": True}, "opt.no_txtnorm is True"),
         ("vse++", {"measure": "euclid"}, "opt.measure: 'euclid'"),
@@ -221,7 +221,9 @@ def test_tokenizer_of_bert_must_be_there_and_fit(tiny_bert: str, tmp_path: Path)
         convert(path, "vse-infinity", tokenizer=tiny_bert)
     with pytest.raises(DiptychError, match="needs no --vocabulary"):
         convert(path, "vse-infinity", vocabulary_file(tmp_path), tiny_bert)
-    with pytest.raises(DiptychError, match=r"--tokenizer .*nowhere: neither a folder with a tokenizer nor a name"):
+    with pytest.raises(
+        DiptychError, match=r"--tokenizer: .*nowhere: a tokenizer of this name is not in this machine's cache"
+    ):
         convert(path, "vse-infinity", tokenizer=str(tmp_path / "nowhere"))
 
 

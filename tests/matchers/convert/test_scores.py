@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from diptych.common.errors import DiptychError
 from diptych.data.batches import LocalFeatures, Tokens
 from diptych.data.tokens import PieceTokenizer
 from diptych.encoders.texts import GRUConfig, TransformerConfig
@@ -72,6 +73,22 @@ def test_scan(
     torch.testing.assert_close(all_scores(matcher, images, words), theirs, **CLOSE)
 
 
+@pytest.mark.parametrize("direction", ["t2i", "i2t"])
+@pytest.mark.parametrize("aggregation", ["Mean", "LogSumExp", "Max", "Sum"])
+@pytest.mark.parametrize(
+    "norm", ["clipped_l2norm", "softmax", "l2norm", "l1norm", "clipped_l1norm", "clipped", "no_norm"]
+)
+def test_scan_in_all_ways_that_its_settings_can_say(
+    direction: str, aggregation: str, norm: str, images: LocalFeatures, words: Tokens, tmp_path: Path
+) -> None:
+    image, text = authors.Fc(), authors.Words(len(vocabulary()))
+    opt = {"cross_attn": direction, "agg_func": aggregation, "lambda_softmax": 7.0, "lambda_lse": 5.0}
+    path = save(tmp_path / "scan.pth.tar", state(image, text), raw_feature_norm=norm, **opt)
+    matcher = convert(path, "scan", vocabulary_file(tmp_path)).matcher
+    theirs = authors.scan_scores(image, text, images, words, direction, aggregation, 7.0, 5.0, norm)
+    torch.testing.assert_close(all_scores(matcher, images, words), theirs, **CLOSE)
+
+
 def test_vse_infinity_with_regions_and_words(images: LocalFeatures, words: Tokens, tmp_path: Path) -> None:
     image, text = authors.shake(authors.InfinityRegions()), authors.Words(len(vocabulary()), gpool=True)
     path = save(tmp_path / "infinity.pth", state(image, text), no_imgnorm=False, no_txtnorm=False)
@@ -132,6 +149,22 @@ def test_dive_with_words(pool: str, similarity: str, alpha: float, extra: int, t
     torch.testing.assert_close(all_scores(matcher, images, words), theirs, **CLOSE)
     assert matcher.config.legacy_mask
     assert (matcher.config.iterations, matcher.config.slots, matcher.config.feed_forward) == (4, 4, 3)
+
+
+def test_dive_without_the_mask_that_it_was_trained_with(tmp_path: Path) -> None:
+    model = authors.shake(authors.DivE(authors.DivEImage(4, 3), authors.DivEWords(len(vocabulary()), 4, 3)))
+    path = save(tmp_path / "dive.pth", model.state_dict(), img_res_pool="max")
+    options, scores = {"legacy_mask": False}, []
+    converted = convert(path, "dive", vocabulary_file(tmp_path), options=options)
+    for extra in (0, 3):
+        batch = zero_padded(extra), inputs.texts(inputs.word_tokenizer(), extra)
+        scores.append(all_scores(converted.matcher, *batch))
+    torch.testing.assert_close(scores[0], scores[1], **CLOSE)  # padding changes nothing
+    assert not converted.matcher.config.legacy_mask
+    assert converted.settings["legacy_mask"] == "False, given"
+    assert not any("legacy_mask` is on" in note for note in converted.notes)
+    with pytest.raises(DiptychError, match=r"opt\.legacy_mask: expected true or false, got 3"):
+        convert(path, "dive", vocabulary_file(tmp_path), options={"legacy_mask": 3})
 
 
 @pytest.mark.parametrize("pool", ["cls", "max"])

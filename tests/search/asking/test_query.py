@@ -5,7 +5,17 @@ import pytest
 from PIL import Image
 
 from diptych.common.errors import DiptychError
-from diptych.search.asking.query import SearchQuery, Term, as_query, parse_filter, parse_line, parse_terms, path_filter
+from diptych.search.asking.query import (
+    SearchQuery,
+    Term,
+    as_query,
+    parse_filter,
+    parse_line,
+    parse_terms,
+    parse_typed,
+    path_filter,
+    with_pictures,
+)
 from diptych.search.stores.store import Condition
 
 
@@ -78,3 +88,57 @@ def test_path_patterns() -> None:
 def test_a_filter_without_end_is_refused_at_once() -> None:
     with pytest.raises(DiptychError, match="expected NAME"):
         parse_filter(" " * 1_000_000)
+
+
+def test_what_names_a_picture_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a b.jpg").write_bytes(b"x")
+    (tmp_path / "pic.png").write_bytes(b"x")
+    (tmp_path / "noted").write_bytes(b"x")
+    for text, path in {
+        "@pic.png": "pic.png",
+        "@ pic.png": "pic.png",
+        "./pic.png": "pic.png",
+        "pic.png": "pic.png",
+        "@a b.jpg": "a b.jpg",
+        "./a b.jpg": "a b.jpg",
+        "~/pic.png": f"{tmp_path}/pic.png",
+        f"{tmp_path}/pic.png": f"{tmp_path}/pic.png",
+        "@noted": "noted",
+    }.items():
+        assert with_pictures([Term(text, 0.5)]) == [Term(Path(path), 0.5)], text
+    for text in ("a picture of pic.png", "noted", "1/2", "me @home", "a dog", "@", "and/or"):
+        assert with_pictures([Term(text)]) == [Term(text)]
+
+
+@pytest.mark.parametrize("text", ["@none.jpg", "./none", "none.JPEG", "/none.png", "../none.heic", "none.heic"])
+def test_a_picture_that_is_not_there_is_no_sentence(text: str) -> None:
+    with pytest.raises(DiptychError, match=r"none.*: no such picture"):
+        with_pictures([Term(text)])
+    with pytest.raises(DiptychError, match="no such picture"):
+        with_pictures([Term(Path("nowhere.png"))])
+    with pytest.raises(DiptychError, match="a folder; expected a picture"):
+        with_pictures([Term("./")])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("beach + dog - people", ["beach", "+", "dog", "-", "people"]),
+        ("  + two dogs - 2:snow ", ["+", "two", "dogs", "-", "2:snow"]),
+        ('"a man - a woman" - snow', ["a man - a woman", "-", "snow"]),
+        ('a 5" pipe + "', ["a", '5"', "pipe", "+", '"']),
+        ("well-known c++ -x", ["well-known", "c++", "-x"]),
+        ('"" + " "', ['""', "+", '"', '"']),
+    ],
+)
+def test_what_is_typed_is_parsed_as_the_words_of_a_command_line(line: str, words: list[str]) -> None:
+    assert parse_typed(line) == parse_terms(words)
+
+
+def test_a_typed_line_without_signs_is_one_sentence() -> None:
+    assert parse_typed('"a man - a woman"') == [Term("a man - a woman")]
+    assert parse_typed(" two   dogs ") == [Term("two dogs")]
+    assert parse_typed("- snow") == [Term("snow", -1.0)]  # there may be other terms beside it
+    assert parse_typed("  ") == []

@@ -44,6 +44,6 @@ class FakeEmbed:
             if entry.open is not None:
                 entry.open()
         except DiptychError as error:
-            return Failed(entry.key, DataProblem(entry.key, str(error)))
+            return Failed(entry.key, DataProblem(entry.key, str(error)), entry.stamp if entry.stamp.digest else None)
         self.keys.append(entry.key)
         return Entry(entry.key, entry.kind, vector(entry.stamp.digest), entry.stamp, entry.text, dict(entry.metadata))

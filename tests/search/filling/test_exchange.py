@@ -113,7 +113,8 @@ def test_files_that_hold_no_vectors(tmp_path: Path) -> None:
     parquet.write_table(ragged, tmp_path / "ragged.parquet")
     for name, words in {
         "bad.npz": "not a readable .npz", "bad.parquet": "not a readable parquet", "none.npz": "no array 'keys'",
-        "fewer.npz": "1 keys for 2 vectors", "pickled.npz": "not a readable .npz", "none.parquet": "no column 'vector'",
+        "fewer.npz": r"keys: an array of shape \(1,\) for 2 vectors", "pickled.npz": "keys: an array of Python objects",
+        "none.parquet": "no column 'vector'",
         "ragged.parquet": "same length", "gone.npz": "no such file", "a.csv": "ends in .npz or .parquet",
     }.items():  # fmt: skip
         with pytest.raises(DiptychError, match=words):

@@ -52,7 +52,8 @@ def test_known_content_is_not_embedded_again(vse_folder: str, pictures: Path) ->
     known = NewEntry(first.key, "picture", Stamp(first.key, 0, 9, ""), first.open, known=first.stamp.digest + "~meta")
     (outcome,) = [o for some in embed_entries([known], embedder) for o in some]
     assert isinstance(outcome, NewEntry)
-    assert outcome.stamp == Stamp(first.key, 0, 9, first.stamp.digest)
+    assert outcome.stamp == Stamp(first.key, 0, 9, first.stamp.digest + "~~1")
+    assert outcome.facts["width"] == 40
 
 
 def test_bombs_and_truncated_pictures_fail_alone(

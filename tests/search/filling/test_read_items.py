@@ -8,7 +8,7 @@ import pytest
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import DataProblem
-from diptych.search.filling.metadata import read_metadata
+from diptych.search.filling.metadata import columns_of, read_metadata
 from diptych.search.filling.new_entry import NewEntry
 from diptych.search.filling.read_items import read_parts
 from diptych.search.filling.walk import FoundFile, What, file_kind
@@ -197,3 +197,11 @@ def test_metadata_tables_know_pictures_by_path(tmp_path: Path) -> None:
     for name, words in (("bad.csv", "expected a column 'path'"), ("x.csv", "no such file"), ("m.doc", "no such file")):
         with pytest.raises(DiptychError, match=words):
             read_metadata(tmp_path / name)
+
+
+def test_a_day_that_a_table_gives_is_a_date(tmp_path: Path) -> None:
+    columns = columns_of({"taken": "2019-07-04 12:30", "stars": 3})
+    assert columns == {"taken": "2019-07-04T12:30:00", "stars": 3}
+    assert columns_of({"taken": "2019"}) == {"taken": "2019-01-01T00:00:00"}
+    assert columns_of({"taken": "last summer"}) == {"taken_": "last summer"}
+    assert columns_of({"taken": 2019}) == {"taken_": 2019}

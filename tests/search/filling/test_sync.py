@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from diptych.search.filling.plan import Metadata
+from diptych.search.filling.skipped import skipped_line
 from diptych.search.filling.sync import SyncReport, sync
 from diptych.search.filling.walk import Choice, What, roots_of
 from diptych.search.stores.address import open_store
@@ -132,7 +134,7 @@ def test_metadata_is_kept_and_renewed_without_embedding(store: Store, pictures: 
     run(store, pictures)
     entry = store.get([str(pictures / "moved.png")])[0]
     assert entry is not None
-    assert entry.metadata == {"album": "b"}
+    assert entry.metadata == {"album": "b", "width": 40, "height": 30, "bytes": entry.stamp.size}
     check(store)
 
 
@@ -162,7 +164,7 @@ def test_tars(store: Store, tmp_path: Path) -> None:
     report, _ = run(store, folder, what="both", archives=True)
     assert (report.added, len(report.problems)) == (3, 1)
     report, embedded = run(store, folder, what="both", archives=True)
-    assert (report.added, len(report.problems), embedded) == (0, 1, [])  # the broken one is tried again
+    assert (report.added, len(report.problems), embedded) == (0, 1, [])  # the broken one is remembered
     tar(folder / "t.tar", {"a.png": png(0), "b.png": png(5), "c.png": png(2)})
     report, embedded = run(store, folder / "t.tar")
     assert [k.partition("#")[2] for k in embedded] == ["b.png", "c.png"]
@@ -234,12 +236,69 @@ def test_killed_many_times_it_goes_on(tmp_path: Path) -> None:
 def test_pictures_without_a_decoder_are_told_once(
     store: Store, pictures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diptych.search.filling.plan.heic_is_read", lambda: False)
+    monkeypatch.setattr("diptych.search.filling.skipped.heic_is_read", lambda: False)
     for i in range(3):
         (pictures / f"{i}.heic").write_bytes(b"x")
     report, _ = run(store, pictures)
-    assert (report.added, len(report.problems)) == (6, 1)
-    assert "install diptych[heic] (3 files)" in str(report.problems[0])
+    assert (report.added, report.problems) == (6, ())
+    assert list(map(str, report.skipped)) == ["3 .heic (pip install 'diptych[heic]')"]
+    assert not report.nothing_read
+
+
+def test_files_that_cannot_be_read_any_more_keep_their_entries(
+    store: Store, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package that read them is gone, the files are not."""
+    run(store, pictures)
+    monkeypatch.setattr("diptych.search.filling.plan.can_be_read", lambda kind: kind != "picture")
+    report, _ = run(store, pictures)
+    assert (report.unchanged, report.deleted, len(keys(store))) == (6, 0, 6)
+    assert sum(kind.count for kind in report.skipped) == 6
+
+
+def test_what_is_skipped_is_counted_by_its_ending(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    for name in ("a.XMP", "b.xmp", "c.txt", "d.tar.gz", "e", ".hidden.xmp", "f.xyz"):
+        (folder / name).write_text("x")
+    (folder / "folder.xmp").mkdir()
+    report, _ = run(store, folder)
+    told = ["1 .tar.gz (--archives)", "1 .txt (--what both)", "2 .xmp", "1 without ending", "1 .xyz"]
+    assert list(map(str, report.skipped)) == told
+    assert skipped_line(report.skipped) == f"6 skipped: {', '.join(told)}"
+    assert report.nothing_read
+    tiny.fill(folder, 1)
+    assert not run(store, folder)[0].nothing_read
+
+
+def test_columns_are_filled_in_without_embedding_again(store: Store, pictures: Path) -> None:
+    """As in an index from before pictures were asked what they say of themselves."""
+    exif = Image.Exif()
+    exif[271], exif[272] = "Testmaker", "One"
+    exif.get_ifd(0x8769)[36867] = "2019:07:04 12:30:00"
+    Image.new("RGB", (30, 20)).save(pictures / "old.jpg", exif=exif)
+    name = str(pictures / "old.jpg")
+    first, embedded = run(store, pictures, metadata={name: {"camera": "mine"}})
+    assert (len(embedded), first.described) == (7, 0)
+    assert store.count([Condition("date", "<", "2020")]) == 0
+    vectors = store.get([name])[0].vectors  # type: ignore[union-attr]
+    report, embedded = run(store, pictures)
+    assert (report.unchanged, report.described, embedded) == (7, 7, [])
+    entry = store.get([name])[0]
+    assert entry is not None
+    size = os.path.getsize(name)
+    # What was given stays.
+    assert entry.metadata == {
+        "camera": "mine",
+        "taken": "2019-07-04T12:30:00",
+        "width": 30,
+        "height": 20,
+        "bytes": size,
+    }
+    assert np.array_equal(entry.vectors, vectors)
+    assert store.count([Condition("date", "<", "2020")]) == 1
+    assert run(store, pictures)[0].described == 0
+    check(store)
 
 
 def test_a_bad_line_or_member_stops_nothing(store: Store, pictures: Path) -> None:

@@ -118,3 +118,9 @@ def test_what_begins_with_a_prefix_lies_in_its_range(prefix: str, text: str) -> 
     inside = prefix <= text and (not after or text < after)
     assert inside == (text.startswith(prefix) or prefix == "")
     assert bool(prefix_range("key", prefix)) == bool(prefix)
+
+
+@pytest.mark.parametrize("condition", [Condition("path", "matches", "\udcff*"), Condition("\udcff", "=", "x")])
+def test_half_of_a_surrogate_pair_is_told(condition: Condition) -> None:
+    with pytest.raises(DiptychError, match="not valid Unicode text"):
+        check_conditions([condition])

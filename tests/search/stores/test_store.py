@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from diptych.common.errors import DiptychError
-from diptych.search.stores.store import Condition, Entry, Layout, Stamp
+from diptych.search.asking.query import Operator
+from diptych.search.stores.conditions import fits as entry_fits
+from diptych.search.stores.store import Condition, Description, Entry, Layout, Record, Stamp, Value
 from tests.search.stores.backends import Backend
 from tests.search.stores.store_cases import (
     DAY,
@@ -437,3 +440,116 @@ def test_a_store_that_nobody_closed_is_no_obstacle(backend: Backend) -> None:
     store.add(entries(3, ONE))
     backend.open(store.address).add(entries(3, ONE, seed=4))
     assert backend.open(store.address).count() == 3
+
+
+@BOTH
+def test_records_are_entries_without_vectors(backend: Backend, layout: Layout) -> None:
+    store, made = backend.fresh(layout), entries(40, layout)
+    store.add(made)
+    wanted = {e.key: Record(e.key, e.kind, e.stamp, e.text, e.metadata) for e in made}
+    assert list(store.records()) == [wanted[key] for key in sorted(wanted)]
+    where = [Condition("kind", "=", "picture"), Condition("path", "matches", "*2/*"), Condition("year", "<", 2003)]
+    fitting = [r for r in map(wanted.get, sorted(wanted)) if r and r.kind == "picture" and "2/" in r.key]
+    assert list(store.records(where)) == [r for r in fitting if float(r.metadata["year"]) < 2003]
+    assert list(store.records([Condition("camera", "=", "Sony")])) == []
+
+
+def test_records_of_more_than_one_page(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("sqlite_records", "milvus_store"):
+        monkeypatch.setattr(f"diptych.search.stores.{module}.ROWS_AT_ONCE", 7)
+    store, made = backend.fresh(ONE), entries(21, ONE)
+    store.add(made)
+    assert [r.key for r in store.records()] == sorted(e.key for e in made)
+
+
+def test_columns(backend: Backend) -> None:
+    store, made = backend.fresh(ONE), entries(10, ONE)
+    assert store.columns() == []
+    store.add([*made, entry("odd", made[0].vectors, metadata={'a "b"': 1.0, "Zoo": "x"})])
+    assert store.columns() == ["Zoo", 'a "b"', "camera", "weight", "year"]
+    assert [store.has_column(name) for name in ("year", 'a "b"', "yea", "path")] == [True, True, False, False]
+
+
+def test_properties_can_be_removed(backend: Backend) -> None:
+    store = backend.fresh(ONE)
+    store.set_properties({"root:/a": "1", "root:/b": "2", "other": "3"})
+    store.delete_properties(["root:/a", "root:/none"])
+    assert store.properties == {"root:/b": "2", "other": "3"}
+    store.delete_properties([])
+
+
+TAKEN = ["2018-12-31T23:59:59", "2019-01-01T00:00:00", "2019-07-04T12:30:00", "2020-01-01T00:00:00"]
+
+
+@pytest.mark.parametrize("operator", ["=", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("value", ["2019", "2019-07", "2019-07-04T12:30"])
+def test_the_day_a_picture_was_taken_goes_before_its_files(backend: Backend, operator: Operator, value: str) -> None:
+    layout = Layout(4)
+    store = backend.fresh(layout)
+    vectors = random_vectors(np.random.default_rng(0), len(TAKEN) + 2, 1, 4)
+    # All files were changed in 2023, save the last one's.
+    changed = [round(datetime(2023, 5, 1).timestamp()) * 10**9] * (len(TAKEN) + 1)
+    changed.append(round(datetime(2019, 7, 4, 12, 30).timestamp()) * 10**9)
+    columns: list[dict[str, Value]] = [*({"taken": text} for text in TAKEN), {}, {}]
+    made = [
+        entry(str(i), vectors[i], changed=changed[i], metadata={"n": i, **column}) for i, column in enumerate(columns)
+    ]
+    store.add(made)
+    first, after = {
+        "2019": ("2019-01-01T00:00:00", "2020-01-01T00:00:00"),
+        "2019-07": ("2019-07-01T00:00:00", "2019-08-01T00:00:00"),
+        "2019-07-04T12:30": ("2019-07-04T12:30:00", "2019-07-04T12:31:00"),
+    }[value]
+    moments = [*TAKEN, "2023-05-01T00:00:00", "2019-07-04T12:30:00"]
+    slow = {
+        "=": [first <= m < after for m in moments],
+        "!=": [not first <= m < after for m in moments],
+        "<": [m < first for m in moments],
+        "<=": [m < after for m in moments],
+        ">": [m >= after for m in moments],
+        ">=": [m >= first for m in moments],
+    }[operator]
+    where = [Condition("date", operator, value)]
+    wanted = {str(i) for i, fits_too in enumerate(slow) if fits_too}
+    assert {hit.key for hit in store.search(vectors[:1], 9, where).hits[0]} == wanted
+    assert store.count(where) == len(wanted)
+    assert {e.key for e in made if entry_fits(where, e.key, e.kind, e.stamp.changed, e.metadata)} == wanted
+
+
+@BOTH
+def test_entries_are_described_anew_and_keep_their_vectors(backend: Backend, layout: Layout) -> None:
+    store, made = backend.fresh(layout), entries(5, layout)
+    store.add(made)
+    new = replace(made[1], stamp=Stamp(made[1].key, 7, 8, "other"), metadata={"camera": "Pinhole", "iso": 100})
+    store.describe([Description(new.stamp, new.metadata), Description(Stamp("not there", 0, 0, ""), {"a": 1})])
+    for wanted in (made[0], new, *made[2:]):
+        assert_same_entry(store.get([wanted.key])[0], wanted)
+    assert store.count() == 5
+    assert store.count([Condition("camera", "=", "Pinhole")]) == 1
+    assert store.search(new.vectors[None], 1).hits[0][0].key == new.key
+    with pytest.raises(DiptychError, match="'date'"):
+        store.describe([Description(new.stamp, {"date": 3})])
+    assert_same_entry(store.get([new.key])[0], new)
+
+
+def test_what_is_written_is_found_by_its_words(backend: Backend) -> None:
+    store = backend.fresh(Layout(4))
+    vectors = random_vectors(np.random.default_rng(0), 4, 1, 4)
+    assert store.written(["ticket"], 9) == []
+    texts = ["Parking TICKET", 'a ticket "quoted" over a long line of other words', "tickets", None]
+    made = [
+        entry(str(i), vectors[i], metadata={"n": i} | ({} if text is None else {"written": text}))
+        for i, text in enumerate(texts)
+    ]
+    store.add(made)
+    assert store.written(["ticket"], 9) == ["0", "1"]
+    assert store.written(["ticket"], 1) == ["0"]
+    assert store.written(["parking", "ticket"], 9) == ["0"]
+    assert store.written(["ticket"], 9, [Condition("n", ">", 0)]) == ["1"]
+    assert store.written([], 9) == store.written(["nothing"], 9) == store.written(['"'], 9) == []
+    store.describe([Description(made[0].stamp, {}), Description(made[3].stamp, {"written": "the last ticket"})])
+    assert sorted(store.written(["ticket"], 9)) == ["1", "3"]
+    store.add([replace(made[1], metadata={})])
+    assert store.written(["ticket"], 9) == ["3"]
+    store.delete(["3"])
+    assert store.written(["ticket"], 9) == []

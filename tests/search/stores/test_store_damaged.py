@@ -1,6 +1,7 @@
 """Bytes that are no longer what was written: seen when they are read, with the entry's name."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -129,3 +130,13 @@ def test_a_check_sees_the_cache_too(path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list(store.damaged()) == []
     assert not cache.exists()  # it is made again
     store.close()
+
+
+@pytest.mark.parametrize("change", ["dim = x'ff00'", "set_size = -1", "similarity = 'x'", "alpha = 'x'"])
+def test_what_a_store_was_made_for_is_told_where_it_is_damaged(tmp_path: Path, change: str) -> None:
+    SqliteStore(tmp_path / "i.db", Layout(4)).close()
+    with closing(sqlite3.connect(tmp_path / "i.db")) as db:
+        db.execute(f"UPDATE store SET {change}")
+        db.commit()
+    with pytest.raises(DiptychError, match=r"i\.db: damaged: what it was made for cannot be read"):
+        SqliteStore(tmp_path / "i.db")

@@ -8,7 +8,7 @@ from diptych.training.losses.catalog import LossConfig, build_loss
 from diptych.training.losses.mining import Negatives
 
 # Owners of the captions, and numbers of the pictures: a picture may be named twice.
-BATCHES = {
+BATCHES: dict[str, tuple[list[int], list[int]] | tuple[list[int], list[int], int]] = {
     "one caption each": ([0, 1, 2, 3], [10, 11, 12, 13]),
     "several captions": ([0, 0, 1, 2, 2, 2], [10, 11, 12]),
     "captions in disorder": ([2, 0, 2, 1, 0], [10, 11, 12]),
@@ -17,16 +17,19 @@ BATCHES = {
     "one picture": ([0, 0], [10]),
     "one pair": ([0], [10]),
     "one picture twice": ([0, 1], [10, 10]),
+    "foils behind the captions": ([0, 0, 1, 2], [10, 11, 12], 3),
+    "one pair and a foil": ([0], [10], 1),
 }
 every_batch = pytest.mark.parametrize("name", BATCHES)
 
 
-def batch(owners: list[int], pictures: list[int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Random scores with gradient, owners, and which pairs are positive."""
+def batch(owners: list[int], pictures: list[int], foils: int = 0, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Random scores with gradient, owners, and which pairs are positive: none with a foil."""
     generator = torch.Generator().manual_seed(seed)
-    scores = torch.randn(len(pictures), len(owners), generator=generator, dtype=torch.float64)
+    scores = torch.randn(len(pictures), len(owners) + foils, generator=generator, dtype=torch.float64)
     ids, own = torch.tensor(pictures), torch.tensor(owners)
-    return scores.requires_grad_(), own, ids.unsqueeze(1) == ids[own].unsqueeze(0)
+    positive = ids.unsqueeze(1) == ids[own].unsqueeze(0)
+    return scores.requires_grad_(), own, torch.cat([positive, positive.new_zeros(len(ids), foils)], 1)
 
 
 def wrong_captions(positive: Tensor, picture: int) -> list[int]:

@@ -27,7 +27,11 @@ CONFIGS = [
 def slow(config: BCEConfig, scores: Tensor, owners: Tensor, positive: Tensor) -> list[Tensor]:
     m = torch.sigmoid(10 * scores if config.learned_scale else scores)  # a learned scale begins at 10, its bias at 0
     costs = []
+    wrong = [-torch.log(1 - m[i, c]) for i in range(m.shape[0]) for c in wrong_captions(positive, i)]
     for c, i in enumerate(owners.tolist()):
+        if config.negatives == "mean":  # the conventional loss: of b negative pairs in the batch each counts 1/b
+            costs.append(-torch.log(m[i, c]) + combine(wrong, "mean"))
+            continue
         left = [-torch.log(1 - m[i, d]) for d in wrong_captions(positive, i)]
         right = [-torch.log(1 - m[j, c]) for j in wrong_pictures(positive, c)]
         costs.append(-2 * torch.log(m[i, c]) + combine(left, config.negatives) + combine(right, config.negatives))

@@ -46,7 +46,7 @@ def test_value_and_gradient_are_those_of_the_loop(config: HingeConfig, name: str
 @given(st.integers(1, 5), st.lists(st.integers(0, 4), min_size=1, max_size=8), st.integers(0, 1000))
 @settings(max_examples=50, deadline=None)
 def test_any_batch_is_the_loop(pictures: int, owners: list[int], seed: int) -> None:
-    scores, own, positive = batch([o % pictures for o in owners], list(range(pictures)), seed)
+    scores, own, positive = batch([o % pictures for o in owners], list(range(pictures)), seed=seed)
     config = HingeConfig()
     assert_is(config, slow(config, scores, own, positive), scores, own, positive)
 
@@ -67,3 +67,32 @@ def test_the_first_epochs_can_take_all_negatives() -> None:
     assert warm(scores, owners, positive, epoch=0) == everything(scores, owners, positive)
     assert warm(scores, owners, positive, epoch=1) == hardest(scores, owners, positive)
     assert hardest(scores, owners, positive) != everything(scores, owners, positive)
+
+
+@pytest.mark.parametrize(
+    ("config", "epoch", "expected"),
+    [
+        (HingeConfig(margin=0.2), 0, 0.4),
+        (HingeConfig(margin=1.0), 3, 2.0),
+        (HingeConfig(margin=0.2, reduction="sum"), 0, 0.4 * 7),
+        (HingeConfig(margin=0.2, all_negatives_epochs=2), 1, None),
+        (HingeConfig(margin=0.2, all_negatives_epochs=2), 2, 0.4),
+        (HingeConfig(margin=0.2, negatives="all"), 0, None),
+        (HingeConfig(margin=0.2, negatives="mean"), 0, None),
+        (HingeConfig(margin=0.0), 0, None),
+    ],
+)
+def test_what_a_collapsed_matcher_costs(config: HingeConfig, epoch: int, expected: float | None) -> None:
+    """It is what the loss gives where all scores are the same; without a margin, or of all negatives, it is no trap."""
+    told = build_loss(config).collapsed(7, epoch)
+    assert told == (expected if expected is None else pytest.approx(expected))
+    if expected is not None:
+        same = torch.zeros(7, 7), torch.arange(7), torch.eye(7, dtype=torch.bool)
+        assert float(build_loss(config)(*same, epoch)) == pytest.approx(expected)
+
+
+def test_a_loss_is_that_of_the_first_epoch_where_none_is_said() -> None:
+    scores, owners, positive = batch(*BATCHES["one caption each"])
+    warm = build_loss(HingeConfig(all_negatives_epochs=1))
+    assert warm(scores, owners, positive) == warm(scores, owners, positive, epoch=0)
+    assert warm(scores, owners, positive) != warm(scores, owners, positive, epoch=1)

@@ -32,6 +32,12 @@ def test_a_pair_without_negatives_costs_nothing_and_has_no_gradient() -> None:
         assert not gradient[~NEGATIVE].any()
 
 
+def test_the_first_epochs_can_average_them() -> None:
+    mining = Mining("hardest", all_negatives_epochs=1, first_negatives="mean")
+    assert torch.equal(mining(COSTS, NEGATIVE, 0), Mining("mean")(COSTS, NEGATIVE, 0))
+    assert torch.equal(mining(COSTS, NEGATIVE, 1), Mining("hardest")(COSTS, NEGATIVE, 0))
+
+
 @pytest.mark.parametrize("negatives", ["hardest", "mean"])
 def test_the_first_epochs_take_all_negatives(negatives: Negatives) -> None:
     mining = Mining(negatives, all_negatives_epochs=2)

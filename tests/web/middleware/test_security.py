@@ -17,6 +17,12 @@ __all__ = ["own_folders", "unchanged_index", "vse_folder"]
 CHANGES = [("POST", "/api/add"), ("POST", "/api/add/sentences"), ("DELETE", "/api/entries/x")]
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong tokens, of which there are many here, are not slowed down."""
+    monkeypatch.setattr("diptych.web.middleware.wrong_tokens.FREE", 1000)
+
+
 @pytest.fixture(scope="module")
 def app(unchanged_index: Index) -> Iterator[FastAPI]:
     app = create_app(ServerSettings(token=TOKEN, hosts=("Proxy.example",)), unchanged_index)

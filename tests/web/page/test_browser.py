@@ -2,7 +2,10 @@
 
 import base64
 import io
+import re
+import zipfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,9 +34,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def server(browser: Any, tmp_path_factory: pytest.TempPathFactory, vse_folder: str, camp_folder: str) -> Iterator[str]:
+def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("browser")
+
+
+@pytest.fixture(scope="module")
+def server(browser: Any, server_folder: Path, vse_folder: str, camp_folder: str) -> Iterator[str]:
     with (
-        small_index(tmp_path_factory.mktemp("browser"), vse_folder, 9) as index,
+        small_index(server_folder, vse_folder, 9) as index,
         serving(index, ServerSettings(token=TOKEN, rerank=camp_folder, credits="Drawn here.")) as address,
     ):
         yield address
@@ -48,7 +56,7 @@ def open_page(browser: Any, server: str) -> Iterator[Open]:
         context = browser.new_context(viewport=viewport, base_url=server, **{"reduced_motion": "reduce", **options})
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("request", lambda asked: None if asked.url.startswith((server, "data:")) else outside.append(asked.url))
@@ -79,9 +87,15 @@ def settled(page: Any, condition: str) -> None:
     page.wait_for_function(f"() => !document.querySelector('.busy') && ({condition})")
 
 
-def explain(page: Any, place: int = 0) -> None:
+def look(page: Any, place: int = 0) -> None:
     page.locator("#found .open").nth(place).click()
-    page.wait_for_selector("#why-dialog .words button")
+    page.wait_for_selector("#viewer-stage img")
+
+
+def explain(page: Any, place: int = 0) -> None:
+    look(page, place)
+    page.click("#viewer [data-do=why]")
+    page.wait_for_selector("#viewer .words button")
 
 
 def address_of(page: Any) -> dict[str, list[str]]:
@@ -192,14 +206,14 @@ def test_results_glide_only_for_those_who_like_movement(open_page: Open) -> None
         assert min(1, page.evaluate("window.moved")) == count
 
 
-@pytest.mark.parametrize("model", ["Fast model", "Re-ranker"])
+@pytest.mark.parametrize("model", ["Searching model", "Re-ranking model"])
 def test_words_show_where_they_look_and_regions_which_words(open_page: Open, model: str) -> None:
     page = open_page("/?q=a+red+dog+sits")
     explain(page)
-    if model == "Re-ranker":
-        page.click(f"#why-dialog a:text-is('{model}')")
-        settled(page, "document.querySelector('#why-title').textContent.startsWith('CAMP')")
-    assert page.locator("#why-dialog .models [aria-current]").inner_text() == model
+    if model == "Re-ranking model":
+        page.click(f"#viewer a:text-is('{model}')")
+        settled(page, "document.querySelector('#viewer .models [aria-current]')?.textContent.startsWith('Re-ranking')")
+    assert page.locator("#viewer .models [aria-current]").inner_text() == model
     words, regions = page.locator(".words button"), page.locator(".stage [data-region]")
     assert words.all_inner_texts() == ["a", "red", "dog", "sits"]
     state = """() => ({
@@ -208,27 +222,50 @@ def test_words_show_where_they_look_and_regions_which_words(open_page: Open, mod
       drawn: document.querySelector('.stage canvas')?.toDataURL() || '',
       note: document.querySelector('#why-now').textContent })"""
     rest = page.evaluate(state)
-    words.nth(2).hover()
+    assert rest["note"].startswith("Bright is what the score would miss")  # of this sentence, not of any
+    words.nth(2).click()
     word = page.evaluate(state)
     assert word["note"].startswith("“dog”")
     assert word["map"] != rest["map"]
     assert word["drawn"] != rest["drawn"]
-    words.nth(3).hover()
-    assert page.evaluate(state)["map"] != word["map"]
+    regions.last.hover()
+    words.nth(1).hover()
+    assert page.evaluate(state) == word  # what was chosen stays while the pointer goes elsewhere
+    assert page.get_attribute("button[data-rest]", "aria-pressed") == "false"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(state)["note"].startswith("“sits”")
+    page.keyboard.press("Home")
+    assert page.evaluate(state)["note"].startswith("“a”")
+    assert page.locator(".words [aria-pressed=true]").inner_text() == "a"
+    page.click("button[data-rest]")
     page.hover("#why-title")
     assert page.evaluate(state) == rest
-    regions.last.hover()
+    regions.last.click()
     region = page.evaluate(state)
     assert "has most to do with" in region["note"]
     assert region["words"] != rest["words"]
-    page.hover("#why-title")
-    words.nth(1).focus()
-    assert page.evaluate(state)["note"].startswith("“red”")
     page.locator(".stage [tabindex='0']").focus()
-    first = page.evaluate(state)["note"]
     page.keyboard.press("ArrowRight")
-    assert page.evaluate(state)["note"] != first
+    assert page.evaluate(state)["note"] != region["note"]
     assert page.locator(".stage rect.on").count() == 1
+    assert "column" not in page.inner_text("#viewer") + page.evaluate(state)["note"]
+    page.keyboard.press("Escape")  # lets go of the part, and leaves the rest open
+    assert page.is_visible("#viewer")
+    page.hover("#why-title")
+    assert page.evaluate(state) == rest
+
+
+def test_the_map_can_be_taken_off_the_picture_and_stays_off(open_page: Open) -> None:
+    page = open_page("/?q=a+red+dog")
+    explain(page)
+    assert page.is_visible(".stage canvas")
+    page.click("[data-overlay]")
+    assert not page.is_visible(".stage canvas")
+    assert page.is_visible(".stage img")
+    page.click("#viewer [data-do=next]")
+    settled(page, "document.querySelector('#viewer .words button') && document.querySelector('#why.bare')")
+    page.click("[data-overlay]")
+    assert page.is_visible(".stage canvas")
 
 
 def test_another_sentence_is_explained_and_the_dialog_closes_by_going_back(open_page: Open) -> None:
@@ -240,14 +277,14 @@ def test_another_sentence_is_explained_and_the_dialog_closes_by_going_back(open_
     settled(page, "document.querySelectorAll('.words button').length === 2")
     assert address_of(page)["sentence"] == ["blue boat"]
     page.keyboard.press("Escape")
-    page.wait_for_selector("#why-dialog", state="hidden")
+    page.wait_for_selector("#viewer", state="hidden")
     assert urlsplit(page.url).path == "/"
     assert page.evaluate("document.activeElement.closest('li').dataset.id") == ids(page)[2]
     page.go_forward()
-    page.wait_for_selector("#why-dialog .words button")
+    page.wait_for_selector("#viewer .words button")
     page.reload()
     assert page.locator("main > #why .words button").count() == 2  # a page of its own
-    page.locator(".words button").first.hover()
+    page.locator(".words button").first.click()
     assert page.inner_text("#why-now").startswith("“blue”")
     page.go_back()
     page.wait_for_selector("#found")
@@ -262,16 +299,17 @@ def test_a_picture_leads_on(open_page: Open) -> None:
     assert len(ids(page)) == 3
     assert address_of(page) == {"term": [f"p:{id}"], "weight": ["1"], "kind": ["sentence"]}
     page.locator(".line .open").first.click()
-    page.wait_for_selector("#why-dialog .words button")
-    page.click("text=More like this")
+    page.wait_for_selector("#viewer .words button")
+    page.click("#viewer .ways >> text=More like this")
     settled(page, "document.querySelector('.grid')")
     assert ids(page)[0] == id  # nothing is more like it than itself
-    assert not page.is_visible("#why-dialog")
-    page.locator("#found .open").first.click()
-    page.wait_for_selector("#why-dialog #sentence")  # there is no sentence yet
+    assert not page.is_visible("#viewer")
+    look(page)
+    page.click("#viewer [data-do=why]")
+    page.wait_for_selector("#viewer #sentence")  # there is no sentence yet
     page.fill("#sentence", "a dog")
     page.press("#sentence", "Enter")
-    page.wait_for_selector("#why-dialog .words button")
+    page.wait_for_selector("#viewer .words button")
 
 
 def test_terms_with_plus_and_minus(open_page: Open) -> None:
@@ -296,11 +334,16 @@ def test_terms_with_plus_and_minus(open_page: Open) -> None:
     page.click("[aria-label='Remove the picture']")
     settled(page, "!document.querySelector('.chip')")
     assert ids(page) == plain
-    search(page, "two boat")
-    page.fill("#q", "+ dog - 2:snow")
+    for _ in range(2):  # the same again does not double them
+        page.fill("#q", "boat + dog - 2:snow")
+        page.press("#q", "Enter")
+        settled(page, "document.querySelector('.chip.minus') && document.querySelector('#q').value === ''")
+        assert page.locator(".chip .text").all_inner_texts() == ["boat", "dog", "snow"]
     page.press("#q", "Enter")
-    page.wait_for_selector(".chip.minus")
-    assert page.locator(".chip .text").all_inner_texts() == ["dog", "snow"]
+    settled(page, "true")
+    assert page.locator(".chip .text").all_inner_texts() == ["boat", "dog", "snow"]
+    page.click("text=Start again")
+    settled(page, "!document.querySelector('.chip')")
 
 
 def test_filters(open_page: Open) -> None:
@@ -323,9 +366,9 @@ def test_filters(open_page: Open) -> None:
     assert len(ids(page)) == 9
     page.fill("#to", "1999-12-31")
     page.click("text=Apply")
-    page.wait_for_selector("text=Nothing was found")
+    page.wait_for_selector("text=The filters leave nothing")
     assert page.inner_text(".chip.filter .text") == "to 1999-12-31"
-    page.click("text=Search without them")
+    page.click("text=Search without filters")
     settled(page, "document.querySelectorAll('#found > li').length === 9")
     page.click("label[for=group]")
     settled(page, "location.search.includes('group=1')")
@@ -338,7 +381,9 @@ def test_more_results_and_kinds(open_page: Open) -> None:
     page.click("#load-more")
     settled(page, "document.querySelectorAll('#found > li').length === 9")
     assert ids(page)[:4] == first
-    assert page.evaluate("document.activeElement.closest('li').dataset.id") == ids(page)[4]
+    assert len(set(ids(page))) == 9
+    page.wait_for_function("id => document.activeElement.closest('li')?.dataset.id === id", arg=ids(page)[4])
+    assert address_of(page)["top"] == ["9"]  # the address holds them all
     page.click("label[for=kind-sentence]")
     settled(page, "document.querySelector('.lines')")
     page.click("label[for=kind-picture]")
@@ -362,30 +407,44 @@ def test_keys_alone(open_page: Open) -> None:
         page.keyboard.press(key)
         assert page.evaluate(place) == expected, key
     page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.title") == "Choose it"
+    page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.title") == "More like this"
     assert page.evaluate(
         "document.activeElement.closest('.card').querySelector('.acts').checkVisibility({ opacityProperty: true })"
     )
+    page.keyboard.press("Shift+Tab")  # its box
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#why-dialog .words button")
-    settled(page, "document.activeElement.id === 'why-title'")
+    page.wait_for_selector("#viewer-stage img")
+    assert page.inner_text("#viewer-place").startswith("2 of 9")
+    for key, expected in (("Right", 3), ("Left", 2), ("Left", 1), ("Left", 1)):
+        page.keyboard.press(f"Arrow{key}")
+        assert page.inner_text("#viewer-place").startswith(f"{expected} of 9")
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset.do === 'why'"):
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#viewer .words button")
     for _ in range(12):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.matches('.words button')"):
             break
+    page.keyboard.press("Enter")
     assert page.inner_text("#why-now").startswith("“a”")
     page.keyboard.press("/")  # not while the dialog is open
     assert page.evaluate("document.activeElement.matches('.words button')")
     page.keyboard.press("Escape")
-    page.wait_for_selector("#why-dialog", state="hidden")
-    assert page.evaluate(place) == 1
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#viewer", state="hidden")
+    assert page.evaluate(place) == 0  # where the pictures were left
 
 
 def test_one_stop_for_tab_among_the_results(open_page: Open) -> None:
     page = open_page("/?q=dog")
-    stops = "[...document.querySelectorAll('#found a')].filter(a => a.tabIndex === 0).length"
-    assert page.evaluate(stops) == 4  # those of the first card
+    stops = "[...document.querySelectorAll('#found :is(a, input)')].filter(a => a.tabIndex === 0).length"
+    assert page.evaluate(stops) == 5  # those of the first card
 
 
 def test_whatever_has_the_focus_shows_it(open_page: Open) -> None:
@@ -419,17 +478,25 @@ def test_names_contrast_and_width(open_page: Open, scheme: str, viewport: dict[s
     page.goto("/?q=a+red+dog+sits&term=s:snow&weight=-1&rerank=1&where=stars%3C5&path=*&group=1")
     page.click("#filters summary")
     check()
-    explain(page)
+    page.locator(".tick input").first.check()
     check()
-    assert page.evaluate("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#why-dialog'))")
-    page.click("#why-dialog .figures summary")
-    page.click("#why-dialog .facts summary")
+    look(page)
+    check()
+    page.click("#viewer [data-do=why]")
+    page.wait_for_selector("#viewer .words button")
+    check()
+    for part in ("#viewer", "#viewer-why"):
+        assert page.evaluate(f"(e => e.scrollWidth <= e.clientWidth)(document.querySelector('{part}'))")
+    page.click("#viewer .figures summary")
+    page.click("#viewer .facts summary")
     check()
     page.reload()  # the explanation as a page of its own
     check()
     page.goto("/?q=dog&kind=sentence")
     check()
-    page.goto("/?q=dog&path=nowhere")
+    page.goto("/?q=dog&path=nowhere&where=stars%3C9")
+    check()
+    page.goto("/?q=dog&sure=1")
     check()
 
 
@@ -462,6 +529,13 @@ def test_without_script_plain_search_works(browser: Any, server: str, how: str) 
     page.locator("#found .open").click()
     page.wait_for_selector(".figures table")
     assert page.locator("tbody th").all_inner_texts() == ["a", "red", "dog"]
+    page.goto("/?q=a+red+dog")
+    page.locator(".tick input").nth(1).check()
+    page.locator(".tick input").nth(2).check()
+    with page.expect_download() as download:
+        page.click("text=Download as zip")
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert len(archive.namelist()) == 2
     page.goto("/")
     page.set_input_files("#file", {"name": "given.png", "mimeType": "image/png", "buffer": png()})
     page.click("button:text-is('Search with it')")
@@ -493,7 +567,7 @@ def test_an_error_of_the_server_is_told(browser: Any, server: str) -> None:
     page.fill("#q", "- boat")
     page.press("#q", "Enter")
     page.wait_for_selector("[role=alert]")
-    assert "expected at least one sentence or picture to look for" in page.inner_text("[role=alert]")
+    assert "There is nothing to look for" in page.inner_text("[role=alert]")
     context.close()
 
 
@@ -504,3 +578,168 @@ def test_print(open_page: Open) -> None:
     assert not page.is_visible(".acts >> nth=0")
     assert page.is_visible("#found img >> nth=0")
     assert page.pdf().startswith(b"%PDF")
+
+
+def test_one_after_another_in_a_large_picture(open_page: Open) -> None:
+    page = open_page("/?q=a+red+dog")
+    look(page, 1)
+    assert address_of(page) == {"q": ["a red dog"], "show": [ids(page)[1]]}
+    page.click("#viewer [data-do=next]")
+    assert address_of(page)["show"] == [ids(page)[2]]
+    settled(page, "document.querySelector('#viewer-stage img').src.includes('size=1280')")
+    assert page.locator("#viewer-stage img").get_attribute("alt") == page.inner_text("#viewer-name").replace("\n", "")
+    page.reload()  # the link leads to the same picture
+    page.wait_for_selector("#viewer-stage img")
+    assert page.inner_text("#viewer-place").startswith("3 of 9")
+    page.go_back()
+    page.wait_for_selector("#viewer", state="hidden")
+    assert address_of(page) == {"q": ["a red dog"]}
+    look(page, 8)
+    assert page.is_disabled("#viewer [data-do=next]")
+    page.click("#viewer [data-do=why]")
+    page.wait_for_selector("#viewer .words button")
+    page.click("#viewer [data-do=why]")
+    assert page.is_visible("#viewer-stage img")
+
+
+def test_a_large_picture_brings_more_results_at_the_end_of_those_there(open_page: Open) -> None:
+    page = open_page("/?q=a+red+dog&top=4")
+    look(page, 3)
+    page.click("#viewer [data-do=next]")
+    page.wait_for_function("() => document.querySelector('#viewer-place').textContent.startsWith('5 of 9')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#viewer", state="hidden")
+    assert len(ids(page)) == 9
+    assert page.evaluate("document.activeElement.closest('li').dataset.id") == ids(page)[4]
+
+
+def test_a_picture_is_made_larger_and_moved(open_page: Open) -> None:
+    page = open_page("/?q=a+red+dog")
+    look(page)
+    shape = "document.querySelector('#viewer-stage img').style.transform"
+    page.click("#viewer [data-do=larger]")
+    assert "scale(1.5)" in page.evaluate(shape)
+    page.keyboard.press("+")
+    assert "scale(2.25)" in page.evaluate(shape)
+    before = page.evaluate(shape)
+    page.mouse.move(600, 400)
+    page.mouse.down()
+    page.mouse.move(660, 430)
+    page.mouse.up()
+    assert page.evaluate(shape) != before
+    assert page.inner_text("#viewer-place").startswith("1 of 9")  # dragging a large one turns to no other
+    page.keyboard.press("0")
+    assert page.evaluate(shape) == ""
+    page.mouse.dblclick(600, 400)
+    assert "scale(2.5)" in page.evaluate(shape)
+    page.mouse.wheel(0, 2000)
+    page.wait_for_function(f"() => {shape} === ''")
+
+
+def test_a_swipe_turns_to_the_next(open_page: Open) -> None:
+    page = open_page("/?q=a+red+dog", PHONE, has_touch=True)
+    look(page, 1)
+    swipe = """([from, to]) => { const stage = document.querySelector('#viewer-stage');
+      const at = (type, x) => stage.dispatchEvent(new PointerEvent(type, { pointerId: 1, pointerType: 'touch',
+        clientX: x, clientY: 300, bubbles: true, isPrimary: true }));
+      stage.setPointerCapture = () => {};
+      at('pointerdown', from); at('pointermove', (from + to) / 2); at('pointermove', to); at('pointerup', to); }"""
+    page.evaluate(swipe, [300, 100])
+    assert page.inner_text("#viewer-place").startswith("3 of 9")
+    page.evaluate(swipe, [100, 300])
+    assert page.inner_text("#viewer-place").startswith("2 of 9")
+    page.evaluate(swipe, [100, 120])  # too short to be meant
+    assert page.inner_text("#viewer-place").startswith("2 of 9")
+
+
+def test_the_path_is_copied_and_the_original_downloaded(open_page: Open, server_folder: Path) -> None:
+    page = open_page("/?q=a+red+dog", permissions=["clipboard-read", "clipboard-write"])
+    look(page, 1)
+    shown = page.get_attribute("#viewer-name", "title")
+    page.click("#viewer [data-do=copy]")
+    page.wait_for_selector("#viewer .toast:text-is('Path copied.')")
+    assert page.evaluate("navigator.clipboard.readText()") == str(server_folder / "pictures" / shown)
+    with page.expect_download() as download:
+        page.click("#viewer [data-do=download]")
+    assert download.value.suggested_filename == shown.rpartition("/")[2]
+    assert Path(download.value.path()).read_bytes() == (server_folder / "pictures" / shown).read_bytes()
+
+
+def test_several_are_chosen(open_page: Open, server_folder: Path) -> None:
+    page = open_page("/?q=a+red+dog", permissions=["clipboard-read", "clipboard-write"])
+    boxes = page.locator("#found .tick input")
+    assert not page.is_visible("#chosen")
+    page.hover("#found .card >> nth=1")
+    boxes.nth(1).click()
+    assert page.inner_text("#chosen-count") == "1 chosen"
+    boxes.nth(3).click(modifiers=["Shift"])
+    assert page.inner_text("#chosen-count") == "3 chosen"
+    first = page.eval_on_selector_all("#found .tick input:checked", "boxes => boxes.map(box => box.value)")
+    page.locator("#found .open").nth(5).focus()
+    page.keyboard.press("x")
+    assert page.inner_text("#chosen-count") == "4 chosen"
+    page.keyboard.press("x")
+    assert page.inner_text("#chosen-count") == "3 chosen"
+    search(page, "three small boat")  # what was chosen stays so
+    assert page.inner_text("#chosen-count") == "3 chosen"
+    assert set(page.eval_on_selector_all("#found .tick input:checked", "b => b.map(box => box.value)")) == set(first)
+    page.click("#copy-paths")
+    page.wait_for_selector("#toast:text('3 paths copied')")
+    paths = page.evaluate("navigator.clipboard.readText()").split("\n")
+    assert all(Path(path).is_file() for path in paths)
+    page.click("#filters summary")
+    page.fill("#path", "album/000*")
+    page.press("#path", "Enter")
+    settled(page, "document.querySelectorAll('#found > li').length === 1")
+    with page.expect_download() as download:  # those that are not among the results any more are in it, too
+        page.click("#zip")
+    with zipfile.ZipFile(download.value.path()) as archive:
+        assert archive.testzip() is None
+        assert {str(server_folder / "pictures" / name) for name in archive.namelist()} == set(paths)
+    page.click("text=Clear all")
+    settled(page, "document.querySelectorAll('#found > li').length === 9")
+    page.click("#choose-all")
+    assert page.inner_text("#chosen-count") == "9 chosen"
+    page.click("#choose-none")
+    assert not page.is_visible("#chosen")
+
+
+def test_why_nothing_is_shown(open_page: Open) -> None:
+    page = open_page("/?q=dog&where=stars%3E%3D3&path=album/000*")
+    assert "No picture passes these 2 filters together" in page.inner_text(".nothing")
+    assert page.locator(".outs a").all_inner_texts() == [
+        "Without “in album/000*”: 3 pictures",
+        "Without “stars>=3”: 1 picture",
+        "Search without filters",
+    ]
+    page.click(".outs a >> nth=1")
+    settled(page, "document.querySelectorAll('#found > li').length === 1")
+    page.goto("/?q=dog&sure=1")
+    if page.is_visible(".nothing"):
+        assert "the nearest is" in page.inner_text(".nothing")
+        page.click("text=Show the nearest all the same")
+        settled(page, "document.querySelectorAll('#found > li').length === 9")
+
+
+def test_that_the_server_is_at_work_is_seen(browser: Any, server: str) -> None:
+    context = browser.new_context(viewport=DESK, base_url=server)
+    page = context.new_page()
+    page.goto("/?q=dog")
+    page.route(re.compile("q=boat"), lambda route: None)  # never answered
+    page.fill("#q", "boat")
+    page.press("#q", "Enter")
+    page.wait_for_selector("body.busy #results[aria-busy=true]")
+    page.wait_for_function("() => document.querySelector('[data-part=status]').textContent === 'Looking…'")
+    context.close()
+
+
+def test_long_names_keep_their_ends(open_page: Open) -> None:
+    page = open_page("/?q=dog", PHONE)
+    parts = page.evaluate(
+        """() => { const path = document.querySelector('#found .path');
+          path.querySelector('.name').textContent = 'a-very-long-name-of-a-picture-that-goes-on-and-on-';
+          path.append(Object.assign(document.createElement('span'), { className: 'tail', textContent: '_0042.jpg' }));
+          const box = path.getBoundingClientRect(), tail = path.lastChild.getBoundingClientRect();
+          return { inside: tail.right <= box.right + 1, whole: path.lastChild.scrollWidth <= tail.width + 1 }; }"""
+    )
+    assert parts == {"inside": True, "whole": True}

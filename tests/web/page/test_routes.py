@@ -114,7 +114,7 @@ def test_reranking_tells_how_far_each_result_moved(web: TestClient) -> None:
     told = re.findall(r"moved (?:up|down) \d+ places?|stayed in its place", page.text)
     assert told == [words[m] if m else "stayed in its place" for m in moves]
     assert "moved" not in before.text
-    assert all("model=reranker" in a["href"] for a in page.has("data-why"))
+    assert all("model=reranker" in a["href"] for a in page.has("data-open"))
 
 
 @pytest.mark.parametrize("name", ["q", "path", "where", "from", "term", "more", "kind", "top", "weight"])
@@ -142,9 +142,9 @@ def test_what_is_found_never_becomes_markup(tmp_path: Path, vse_folder: str) -> 
             sentences = get(web, "/", q="dog", kind="sentence")
             assert_harmless(sentences)
             assert "<script>alert('dog')</script>" in sentences.text
-            for a in page.has("data-why"):
+            for a in page.has("data-open"):
                 assert_harmless(get(web, a["href"]))
-            assert "<script>x</script>" in get(web, page.has("data-why")[page.pictures.index(shown)]["href"]).text
+            assert "<script>x</script>" in get(web, page.has("data-open")[page.pictures.index(shown)]["href"]).text
 
 
 def test_the_files_of_the_page_ask_nothing_of_anybody() -> None:
@@ -178,7 +178,59 @@ def test_more_results_are_a_link_until_there_are_none(web: TestClient) -> None:
     page = get(web, "/", q="a dog", top="3")
     assert len(page.ids) == 3
     assert page.all("a", id="load-more")[0]["href"] == "/?q=a+dog&top=27"
+    assert page.all("a", id="load-more")[0]["data-more"] == "/?q=a+dog&top=48&after=3"
     assert not get(web, "/", q="a dog").all("a", id="load-more")
+
+
+def test_pictures_that_are_not_seen_at_once_are_loaded_later(web: TestClient) -> None:
+    lazy = [a.get("loading") == "lazy" for a in get(web, "/", q="a dog").pictures]
+    assert lazy == [False] * 4 + [True] * 4
+
+
+def test_a_list_goes_on_without_script_too(web: TestClient) -> None:
+    first, second = get(web, "/", q="a dog", top="3"), get(web, "/", q="a dog", top="3", after="3")
+    assert not set(first.ids) & set(second.ids)
+    assert second.all("ol", id="found")[0]["start"] == "4"
+    assert "Those before" in second.text
+    assert "The list ends before this" in get(web, "/", q="a dog", after="500").text
+
+
+@pytest.mark.parametrize(
+    ("params", "said", "leads"),
+    [
+        ({"path": "elsewhere/*"}, "No picture passes this filter: “in elsewhere/*”.", ["/?q=dog"]),
+        (
+            {"path": "elsewhere/*", "where": "stars>3"},
+            "No picture passes these 2 filters together",
+            ["/?q=dog&where=stars%3E3", "/?q=dog"],
+        ),
+        ({"kind": "sentence", "where": "stars>3"}, "No sentence passes this filter", ["/?q=dog&kind=sentence"]),
+    ],
+)
+def test_it_says_which_filters_leave_nothing(
+    web: TestClient, params: dict[str, str], said: str, leads: list[str]
+) -> None:
+    page = get(web, "/", q="dog", **params)
+    assert said in page.text
+    assert [a["href"] for a in page.all("a") if a.get("class") == "second"] == leads
+
+
+def test_it_says_that_confidence_hides_everything(
+    app: FastAPI, web: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = answer([], False).model_copy(update={"left_out": 8, "best": 0.437})
+    monkeypatch.setattr(app.state.service, "search", lambda _: hidden)
+    page = get(web, "/", q="dog", sure="1")
+    assert "Nothing matches well enough" in page.text
+    assert "the nearest is 43\u00a0% sure" in page.text
+    assert [a["href"] for a in page.all("a") if a.get("class") == "second"] == ["/?q=dog"]
+
+
+def test_reranked_scores_are_explained(web: TestClient) -> None:
+    page = get(web, "/", q="a red dog", rerank="1")
+    assert "0 is the average of these results" in page.text
+    assert len(re.findall(r"\d when searching, -?\d\.\d+ when compared again", page.text)) == 8
+    assert "when searching" not in get(web, "/", q="a red dog").text
 
 
 def test_a_picture_that_was_sent_is_searched_with(web: TestClient) -> None:
@@ -192,7 +244,7 @@ def test_a_picture_that_was_sent_is_searched_with(web: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"), [(b"", "There was no picture"), (b"no picture at all", "Not a picture of a known format")]
+    ("data", "told"), [(b"", "There was no picture"), (b"no picture at all", "not a picture that can be read")]
 )
 def test_what_is_no_picture_is_told_so(web: TestClient, data: bytes, told: str) -> None:
     response = web.post("/?q=dog", files={"file": ("x.png", data, "image/png")})
@@ -218,7 +270,7 @@ def test_a_form_without_a_file_is_told_so(web: TestClient) -> None:
 
 def test_an_upload_that_is_gone_says_what_to_do(web: TestClient) -> None:
     page = get(web, "/", 404, term="p:upload-gone")
-    assert "send the picture again" in page.text
+    assert "Give it again" in page.text
 
 
 def test_filters_narrow_the_results_and_can_be_taken_off(web: TestClient) -> None:
@@ -228,7 +280,7 @@ def test_filters_narrow_the_results_and_can_be_taken_off(web: TestClient) -> Non
     assert chip["href"] == "/?q=dog"
     assert [a["value"] for a in page.all("input", name="where")] == ["stars>=3"]
     assert not get(web, "/", q="dog", to="1980-01-01").ids
-    assert "Nothing was found" in get(web, "/", q="dog", path="elsewhere/*").text
+    assert "The filters leave nothing" in get(web, "/", q="dog", path="elsewhere/*").text
     assert len(get(web, "/?q=dog&from=2020-01-01").ids) == 8
 
 
@@ -241,20 +293,21 @@ def test_bad_input_is_one_sentence_on_the_page(web: TestClient, params: dict[str
 
 
 def test_too_many_terms_are_told_so(web: TestClient) -> None:
-    assert "at most 8" in get(web, "/", 422, term=["s:dog"] * 9).text
+    page = get(web, "/", 422, term=[f"s:dog {number}" for number in range(9)])
+    assert "8 terms are the most" in page.text
 
 
 def test_sentences_of_a_picture_are_found_and_explained(web: TestClient) -> None:
     id = get(web, "/", q="dog").ids[0]
     page = get(web, "/", term=f"p:{id}", kind="sentence")
     assert len(page.ids) == 3
-    link = page.has("data-why")[0]["href"]
+    link = page.has("data-open")[0]["href"]
     asked = parse_qs(urlsplit(link).query)
     assert asked["id"] == [id]
     assert asked["sentence"][0] in ("two dog", "a red boat", "snow and grass")
     assert json.loads(get(web, link).has("data-explanation")[0]["data-explanation"])["words"]
     lines = get(web, "/", q="dog", kind="sentence")
-    assert not lines.has("data-why")  # there is no picture to explain them with
+    assert not lines.has("data-open")  # there is no picture to explain them with
 
 
 @pytest.mark.parametrize("model", ["fast", "reranker"])
@@ -290,7 +343,7 @@ def test_what_cannot_be_explained_says_why(web: TestClient) -> None:
         assert page.all("p", role="alert")
         assert not page.has("data-explanation")
     id = get(web, "/", q="dog").ids[0]
-    assert "at most 40 are explained" in get(web, "/why", 422, id=id, sentence="dog " * 41).text
+    assert "40 words are the most" in get(web, "/why", 422, id=id, sentence="dog " * 41).text
     assert get(web, "/why", 422, id=id, sentence="dog", model="best").all("p", role="alert")
 
 
@@ -343,11 +396,13 @@ def answer(confidences: list[float], matches: bool | None, exact: bool = True) -
     results = [
         FoundEntry(
             id=f"id-{i}", path=f"a/{i}.png", score=1 - i / 10, confidence=c, kind="picture", text="", metadata={},
-            retrieval=None, rerank=None, place_before=None, duplicates=[], picture=None,
+            retrieval=None, rerank=None, place_before=None, moved=None, duplicates=[], picture=None,
         )
         for i, c in enumerate(confidences)
     ]  # fmt: skip
-    return SearchAnswer(results=results, timings={"total": 0.05}, matches=matches, exact=exact)
+    return SearchAnswer(
+        results=results, timings={"total": 0.05}, matches=matches, exact=exact, more=False, left_out=0, best=None
+    )
 
 
 def test_what_does_not_match_is_shown_as_the_nearest(
@@ -374,7 +429,7 @@ def test_a_busy_server_says_so(app: FastAPI, web: TestClient, monkeypatch: pytes
     response = web.get("/?q=dog")
     assert response.status_code == 503
     assert response.headers["retry-after"] == "3"
-    assert "Too many requests are waiting." in response.text
+    assert "The server has much to do just now." in response.text
 
 
 def test_the_page_is_not_in_the_openapi_document(web: TestClient) -> None:

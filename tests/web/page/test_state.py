@@ -4,8 +4,9 @@ from hypothesis import strategies as st
 
 from diptych.common.errors import DiptychError
 from diptych.search.asking.duplicates import NEAR
+from diptych.search.asking.query import parse_terms
 from diptych.web.page.state import PER_PAGE, PageState, PageTerm, read_state
-from diptych.web.schemas import MOST_TOP, SearchRequest
+from diptych.web.schemas import MOST_PLACES, MOST_TOP, SearchRequest
 
 WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc", "Z")), min_size=1, max_size=12).filter(
     lambda text: text[0] not in "+-"
@@ -14,7 +15,7 @@ TERMS = st.builds(PageTerm, WORDS, st.booleans(), st.sampled_from([2.0, 1.0, -0.
 STATES = st.builds(
     PageState,
     q=st.one_of(st.just(""), WORDS),
-    terms=st.lists(TERMS, max_size=3).map(tuple),
+    terms=st.lists(TERMS, max_size=3, unique_by=lambda term: (term.value, term.is_picture)).map(tuple),
     kind=st.sampled_from(["picture", "sentence"]),
     rerank=st.booleans(),
     group=st.booleans(),
@@ -24,7 +25,8 @@ STATES = st.builds(
     until=st.sampled_from(["", "2025-01-31"]),
     where=st.lists(WORDS, max_size=2, unique=True).map(tuple),
     top=st.integers(1, MOST_TOP),
-)
+    after=st.integers(0, MOST_PLACES - 1),
+).filter(lambda state: state.q not in [term.value for term in state.terms])
 
 
 @given(STATES)
@@ -50,7 +52,38 @@ def test_a_line_with_signs_becomes_chips() -> None:
     state = read_state([("q", "+ two dogs - 2:snow + @an-id")])
     assert state.q == ""
     assert state.terms == (PageTerm("two dogs"), PageTerm("snow", False, -2.0), PageTerm("an-id", True))
-    assert read_state([("q", "two dogs - snow")]).q == "two dogs - snow"
+
+
+def test_what_is_typed_means_what_it_means_on_the_command_line() -> None:
+    line = "beach + dog - people"
+    told = [(term.value, term.weight) for term in parse_terms(line.split())]
+    assert [(term.value, term.weight) for term in read_state([("q", line)]).all_terms] == told
+    assert told == [("beach", 1.0), ("dog", 1.0), ("people", -1.0)]
+    quoted = read_state([("q", '"a man - a woman"')])
+    assert (quoted.q, quoted.all_terms) == ('"a man - a woman"', (PageTerm("a man - a woman"),))
+    assert PageState().only("a man - a woman", False) == quoted  # a sentence of the index is one, whatever is in it
+
+
+def test_chips_do_not_double() -> None:
+    chips = [("term", "s:dog"), ("weight", "1"), ("term", "s:snow"), ("weight", "-1")]
+    state = read_state([("q", "snow + cat"), *chips])
+    assert state.terms == (PageTerm("dog"), PageTerm("snow"), PageTerm("cat"))  # the weight that was said last
+    assert read_state([("q", "dog"), *chips]).all_terms == (PageTerm("dog"), PageTerm("snow", False, -1.0))
+    assert read_state([*chips, *chips]).terms == read_state(chips).terms
+    assert read_state([("q", "- people"), *chips]).terms[-1] == PageTerm("people", False, -1.0)
+
+
+def test_a_list_goes_on_page_after_page() -> None:
+    state, seen = PageState("dog"), 0
+    while state.after + state.top < MOST_PLACES:
+        assert state.top <= MOST_TOP
+        state = state.more()
+        seen = max(seen, state.top)
+    assert seen == 192  # then the next page begins
+    assert PageState("dog", top=192).more() == PageState("dog", after=192)
+    assert PageState("dog", after=192).before() == PageState("dog", top=192)
+    assert PageState("dog", top=48, after=24).stretch().request()["offset"] == 72
+    assert PageState("dog", after=192).adding("x", 1.0).after == 0
 
 
 def test_another_term_is_added_or_taken_away() -> None:

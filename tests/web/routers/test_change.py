@@ -52,9 +52,12 @@ def test_added_pictures_are_found_and_shown(web: TestClient, index: Index, tmp_p
     result = web.post("/api/search", json={"terms": [{"id": added[0]["id"]}], "top": 1}).json()["results"][0]
     assert result["id"] == added[0]["id"]
     assert result["score"] == pytest.approx(1, abs=1e-5)
-    assert result["metadata"] == {"name": "dog.png", "stars": 5}
+    told = result["metadata"]
+    assert {name: told[name] for name in ("name", "stars", "width", "height")} == {
+        "name": "dog.png", "stars": 5, "width": 64, "height": 48,
+    }  # fmt: skip
     assert Image.open(io.BytesIO(web.get(result["picture"]).content)).size == (64, 48)
-    assert sorted(path.suffix for path in (tmp_path / "kept").iterdir()) == [".jpg", ".png"]
+    assert sorted(path.suffix for path in (tmp_path / "kept").glob("[!.]*")) == [".jpg", ".png"]
     assert web.get("/api/overview").json()["pictures"] == 10
 
 
@@ -69,7 +72,7 @@ def test_twice_the_same_is_once(web: TestClient, index: Index, tmp_path: Path) -
     second = add(web, ("../../other name.gif", data_of(900)), ("x", data_of(900)))
     assert {entry["id"] for entry in second.json()["added"]} == {first.json()["added"][0]["id"]}
     assert second.json()["entries"] == first.json()["entries"] == len(index)
-    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert len(list((tmp_path / "kept").glob("[!.]*"))) == 1
 
 
 def test_names_say_nothing_about_places(web: TestClient, tmp_path: Path) -> None:
@@ -79,7 +82,7 @@ def test_names_say_nothing_about_places(web: TestClient, tmp_path: Path) -> None
         assert add(web, (name, data_of(900 + number))).status_code == 200
     after = {path for path in tmp_path.rglob("*") if "kept" not in path.parts}
     assert {path.name for path in after - before} <= {"index.db-wal", "index.db-shm"}
-    assert {len(path.stem) for path in (tmp_path / "kept").iterdir()} == {32}
+    assert {len(path.stem) for path in (tmp_path / "kept").glob("[!.]*")} == {32}
 
 
 def test_what_is_no_picture_leaves_nothing_behind(web: TestClient, index: Index, tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def test_what_is_no_picture_leaves_nothing_behind(web: TestClient, index: Index,
         assert refused.status_code == 422
         assert refused.json()["error"].startswith("file: ")
         assert len(index) == before
-        assert not any((tmp_path / "kept").glob("*"))
+        assert not any((tmp_path / "kept").glob("[!.]*"))
 
 
 def test_columns_that_cannot_be(web: TestClient, index: Index, tmp_path: Path) -> None:
@@ -104,12 +107,12 @@ def test_columns_that_cannot_be(web: TestClient, index: Index, tmp_path: Path) -
     ):  # fmt: skip
         assert add(web, ("a.png", data_of(900)), metadata=metadata).status_code == 422, metadata
         assert len(index) == before
-        assert not any((tmp_path / "kept").glob("*"))
+        assert not any((tmp_path / "kept").glob("[!.]*"))
 
 
 def test_deleting_takes_only_files_that_were_added_here(web: TestClient, index: Index, tmp_path: Path) -> None:
     added = add(web, ("dog.png", data_of(900))).json()["added"][0]["id"]
-    (kept,) = (tmp_path / "kept").iterdir()
+    (kept,) = (tmp_path / "kept").glob("[!.]*")
     results = web.post("/api/search", json={"terms": [{"text": "a dog"}], "top": 99}).json()["results"]
     indexed = next(r for r in results if r["path"] == "album/003.png")["id"]
     before = len(index)
@@ -167,7 +170,7 @@ def test_the_file_is_whole_when_the_server_ends(index: Index, tmp_path: Path) ->
     with sqlite3.connect(index.store.address) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         keys = {row[0] for row in db.execute("SELECT key FROM entries")}
-    assert {str(path) for path in (tmp_path / "kept").iterdir()} <= keys
+    assert {str(path) for path in (tmp_path / "kept").glob("[!.]*")} <= keys
 
 
 def test_an_own_picture_in_the_uploads_folder_is_never_removed(web: TestClient, index: Index, tmp_path: Path) -> None:

@@ -269,3 +269,59 @@ def test_filters_that_would_take_long_or_tell_of_the_machine_are_refused(web: Te
 def test_a_sentence_that_is_too_long_is_refused_however_it_is_typed(web: TestClient) -> None:
     assert web.get("/api/search", params={"q": "a " * 400}).status_code == 422
     assert web.get("/api/search", params={"q": "a " * 200}).status_code == 200
+
+
+def test_a_list_goes_on_where_it_ended(steady: TestClient) -> None:
+    whole = searched(steady, terms=[{"text": "a dog"}], top=8)
+    assert not whole["more"]
+    found, offset, more = [], 0, True
+    while more:
+        part = searched(steady, terms=[{"text": "a dog"}], top=3, offset=offset)
+        found += part["results"]
+        offset, more = offset + 3, part["more"]
+    assert found == whole["results"]
+    assert searched(steady, terms=[{"text": "a dog"}], offset=50)["results"] == []
+    line = steady.get("/api/search", params={"q": "a dog", "top": 2, "offset": 4}).json()
+    assert line["results"] == whole["results"][4:6]
+
+
+def test_a_stretch_of_a_list_is_sorted_by_itself(steady: TestClient) -> None:
+    best = [found["path"] for found in searched(steady, terms=[{"text": "a dog"}], top=6)["results"]]
+    for offset in (0, 3):
+        part = searched(steady, terms=[{"text": "a dog"}], top=3, offset=offset, sort="-path")["results"]
+        assert [found["path"] for found in part] == sorted(best[offset : offset + 3], reverse=True)
+
+
+def test_a_list_has_an_end(steady: TestClient) -> None:
+    assert steady.get("/api/search", params={"q": "a dog", "offset": 2000}).status_code == 422
+    last = steady.get("/api/search", params={"q": "a dog", "offset": 1999, "top": 200})
+    assert (last.status_code, last.json()["more"]) == (200, False)
+
+
+def test_what_is_not_sure_enough_is_counted(steady: TestClient) -> None:
+    plain = searched(steady, terms=[{"text": "a dog"}], top=4)
+    confidences = [found["confidence"] for found in plain["results"]]
+    assert (plain["left_out"], plain["best"]) == (0, max(searched_confidences(steady)))
+    least = sorted(confidences)[2]
+    some = searched(steady, terms=[{"text": "a dog"}], top=4, least_confidence=least)
+    assert [found["confidence"] for found in some["results"]] == [c for c in confidences if c >= least]
+    assert some["left_out"] == sum(c < least for c in confidences)
+    assert some["best"] == plain["best"]
+
+
+def searched_confidences(steady: TestClient) -> list[float]:
+    # One more than is told is looked at, to know whether the list goes on.
+    return [found["confidence"] for found in searched(steady, terms=[{"text": "a dog"}], top=5)["results"]]
+
+
+def test_moves_are_the_same_on_every_page_of_a_list(steady: TestClient) -> None:
+    whole = searched(steady, terms=[{"text": "a red dog"}], top=8, rerank=True)["results"]
+    assert sorted(place + found["moved"] for place, found in enumerate(whole)) == list(range(8))
+    part = searched(steady, terms=[{"text": "a red dog"}], top=3, offset=3, rerank=True)["results"]
+    assert [found["moved"] for found in part] == [found["moved"] for found in whole[3:6]]
+
+
+def test_signs_between_words_add_and_take_away(steady: TestClient) -> None:
+    typed = steady.get("/api/search", params={"q": "dog + 2:boat - snow"}).json()
+    terms = [{"text": "dog"}, {"text": "boat", "weight": 2}, {"text": "snow", "weight": -1}]
+    assert typed["results"] == searched(steady, terms=terms)["results"]

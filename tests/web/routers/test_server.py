@@ -16,23 +16,23 @@ def test_addresses_that_are_none(steady: TestClient) -> None:
 def test_it_tells_of_itself(web: TestClient) -> None:
     assert web.get("/api/overview").json() == {
         "entries": 11, "pictures": 8, "sentences": 3, "model": "vse", "reranker": "camp",
-        "columns": ["album", "stars"], "credits": "by nobody",
+        "columns": ["album", "bytes", "height", "stars", "width"], "credits": "by nobody",
     }  # fmt: skip
     assert web.get("/health").json()["status"] == "ok"
 
 
 def test_metrics(web: TestClient) -> None:
-    for _ in range(3):
-        web.get("/api/search", params={"q": "a dog"})
+    for sentence in ("a dog", "a boat", "snow", "snow"):  # the last is known already
+        web.get("/api/search", params={"q": sentence})
     web.get("/api/search")
     web.get("/pictures/none")
     web.get("/no/such/place")
     lines = web.get("/metrics").text.splitlines()
-    assert 'diptych_requests_total{method="GET",route="/api/search",status="200"} 3.0' in lines
+    assert 'diptych_requests_total{method="GET",route="/api/search",status="200"} 4.0' in lines
     assert 'diptych_requests_total{method="GET",route="/api/search",status="422"} 1.0' in lines
     assert 'diptych_requests_total{method="GET",route="/pictures/{id}",status="404"} 1.0' in lines
     assert 'diptych_requests_total{method="GET",route="other",status="404"} 1.0' in lines
-    assert 'diptych_request_seconds_count{route="/api/search"} 4.0' in lines
+    assert 'diptych_request_seconds_count{route="/api/search"} 5.0' in lines
     assert 'diptych_batch_size_sum{lane="search"} 3.0' in lines
     assert 'diptych_index_entries{kind="picture"} 8.0' in lines
     assert 'diptych_waiting{lane="explain"} 0.0' in lines

@@ -172,10 +172,14 @@ class KeyedFeatures(Hdf5Features):
 
 def open_hdf5(path: Path) -> Hdf5Features:
     """The features of an HDF5 file, its layout recognised by looking."""
-    with _open(path) as file:
-        key = fields.pick(file, fields.FEATURES)
-        stacked = key is not None and hasattr(file[key], "shape")
-    return StackedFeatures(path) if stacked else KeyedFeatures(path)
+    try:
+        with _open(path) as file:
+            key = fields.pick(file, fields.FEATURES)
+            stacked = key is not None and hasattr(file[key], "shape")
+        return StackedFeatures(path) if stacked else KeyedFeatures(path)
+    except (KeyError, OSError, RuntimeError, TypeError, ValueError) as error:  # as h5py tells of damaged parts
+        reason = error.args[0] if error.args else type(error).__name__
+        raise DiptychError(f"not a readable HDF5 file: {reason}", where=path) from None
 
 
 def read_hdf5(path: Path, faults: Faults) -> Collection:

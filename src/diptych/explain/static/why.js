@@ -19,8 +19,9 @@ export function wire(article, data) {
   const cells = data.grid ? data.grid[0] * data.grid[1] : 0;
   const ramp = [0, 1, 2, 3, 4, 5].map(i => written(`--ramp-${i}`)), night = written('--night');
   const values = name => data.arrays[name]?.values;
+  const whole = article.querySelector('button[data-rest]'), overlay = article.querySelector('[data-overlay]');
   let { looks, answers } = data;  // a row of regions for each word, a row of words for each region
-  let pinned = null;
+  let chosen = null;  // the word, region or slot that stays while others are pointed at, and what shows it
 
   function colour(value) {
     const place = Math.min(1, Math.max(0, value)) * 5, low = Math.min(4, Math.floor(place)), part = place - low;
@@ -72,6 +73,19 @@ export function wire(article, data) {
     note.textContent = note.dataset.rest;
   }
 
+  function choose(element, show = null) {
+    chosen = element && { element, show };
+    words.forEach(word => word.setAttribute('aria-pressed', String(word === element)));
+    whole?.setAttribute('aria-pressed', String(!element));
+    if (words.includes(element)) words.forEach(word => { word.tabIndex = word === element ? 0 : -1; });
+    again();
+  }
+
+  function again() {
+    if (chosen) chosen.show();
+    else rest();
+  }
+
   function more(kind, i) {
     const gates = values(`${kind}_gates`), drops = values(`${kind}_drop`);
     const gate = gates ? ` Its gate is ${gates[i].toFixed(2)}.` : '';
@@ -80,7 +94,7 @@ export function wire(article, data) {
     return gate + (Number(size) === 0 ? ' The score is the same without it.'
       : ` Without it the score ${drops[i] > 0 ? 'falls' : 'rises'} by ${size}.`);
   }
-  const named = i => regions[i]?.getAttribute('aria-label') || `region ${i + 1}`;
+  const named = i => regions[i]?.getAttribute('aria-label') || `part ${i + 1}`;
 
   function showWord(i) {
     rest();
@@ -116,28 +130,50 @@ export function wire(article, data) {
     note.textContent = `What slot ${slot + 1} holds after iteration ${iteration + 1}.`;
   }
 
-  function choose(name) {
+  function chooseMode(name) {
     const rows = values(name);
     const seen = name === 'region_to_word' ? turned(rows) : rows.map(row => row.map(x => Math.max(0, x)));
     looks = { name, values: seen };
     answers = { name, values: (name !== 'together' && values('region_to_word')) || turned(seen) };
-    rest();
+    again();
   }
 
+  // A click or the focus of a key chooses; pointing shows only what is not in the way of a choice.
   function react(elements, show) {
     elements.forEach((element, i) => {
-      element.addEventListener('pointerenter', () => { if (pinned === null) show(i); });
-      element.addEventListener('pointerleave', () => { if (pinned === null) rest(); });
-      element.addEventListener('focus', () => { if (pinned === null || pinned !== element) { pinned = null; show(i); } });
-      element.addEventListener('blur', () => { pinned = null; rest(); });
-      element.addEventListener('click', () => { pinned = pinned === element ? null : element; show(i); });
+      element.addEventListener('pointerenter', event => {
+        if (!chosen && event.pointerType !== 'touch') show(i);
+      });
+      element.addEventListener('pointerleave', () => { if (!chosen) rest(); });
+      element.addEventListener('click', () =>
+        chosen?.element === element ? choose(null) : choose(element, () => show(i)));
     });
   }
   react(words, showWord);
   react(regions, showRegion);
   react(slots, showSlot);
-  all('input[name=mode]').forEach(mode => mode.addEventListener('change', () => choose(mode.value)));
-  article.addEventListener('keydown', event => { if (event.key === 'Escape') { pinned = null; rest(); } });
+  all('input[name=mode]').forEach(mode => mode.addEventListener('change', () => chooseMode(mode.value)));
+  article.addEventListener('keydown', event => {
+    if (event.key !== 'Escape' || !chosen) return;
+    event.preventDefault();  // a first Escape lets go of the word, a second closes
+    event.stopPropagation();
+    choose(null);
+  });
+  whole?.addEventListener('click', () => choose(null));
+  overlay?.addEventListener('click', () => {
+    const bare = article.classList.toggle('bare');
+    overlay.setAttribute('aria-pressed', String(!bare));
+  });
+
+  // Of the words one is reached with Tab; arrows go to the next, and choose it.
+  words.forEach((word, i) => word.addEventListener('keydown', event => {
+    const to = { ArrowLeft: i - 1, ArrowUp: i - 1, ArrowRight: i + 1, ArrowDown: i + 1, Home: 0, End: words.length - 1 };
+    if (!(event.key in to)) return;
+    event.preventDefault();
+    const next = Math.min(words.length - 1, Math.max(0, to[event.key]));
+    words[next].focus();
+    choose(words[next], () => showWord(next));
+  }));
 
   // Of the regions one is reached with Tab; arrows go to the nearest in their direction.
   const centre = region => {
@@ -163,6 +199,7 @@ export function wire(article, data) {
     if (!best) return;
     regions.forEach(other => { if (other.tagName === 'rect') other.setAttribute('tabindex', other === best ? 0 : -1); });
     best.focus();
+    choose(best, () => showRegion(regions.indexOf(best)));
   }));
   rest();
 }

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from diptych.common.errors import DiptychError
+from diptych.common.machine import torch_reason
 
 PARTS = ("image", "text", "pair")
 _PREFIXES = {"img_enc.": "image.", "txt_enc.": "text."}
@@ -110,9 +111,7 @@ def _load(path: Path) -> Any:
                 "nothing was run",
                 where=path,
             ) from None
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[-1] if lines and "WeightsUnpickler" in str(error) else (lines or [type(error).__name__])[0]
-        raise DiptychError(f"not a checkpoint that can be read safely: {reason}", where=path) from None
+        raise DiptychError(f"not a checkpoint that can be read safely: {torch_reason(error)}", where=path) from None
 
 
 def _settings(opt: Any, path: Path) -> dict[str, Any]:

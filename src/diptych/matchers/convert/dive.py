@@ -40,7 +40,7 @@ SIMILARITIES: dict[str, Literal["smooth-chamfer", "chamfer", "mil"]] = {
 POOLS: dict[str, Literal["whole", "max"]] = {"rnn": "whole", "cls": "whole", "max": "max"}
 NOTE = (
     "`legacy_mask` is on, as these weights were trained: padding takes part in a set, so that a score depends on how "
-    "long the other sentences of its batch are."
+    "long the other sentences of its batch are. `--option legacy_mask=false` converts it without."
 )
 
 
@@ -72,6 +72,7 @@ def plan_dive(checkpoint: Checkpoint, settings: Settings, words: Words) -> Plan:
     heads = int(settings.number("heads", 4))
     if inner % heads:
         raise DiptychError(f"opt.heads: {heads} heads do not divide {inner}, the rows of to_q", where=checkpoint.path)
+    legacy = settings.flag("legacy_mask", True)
     config = DivEConfig(
         dim=dim,
         image=FeatureConfig(feature_dim=features, projection="residual-hidden"),
@@ -84,7 +85,7 @@ def plan_dive(checkpoint: Checkpoint, settings: Settings, words: Words) -> Plan:
         similarity=settings.choice("loss", SIMILARITIES, "smooth_chamfer"),
         alpha=settings.number("temperature", 16.0),
         text_global=settings.choice("txt_pooling", POOLS, "rnn"),
-        legacy_mask=True,
+        legacy_mask=legacy,
     )
     names = {**FC, **MLP, **text.names}
     for side in ("image", "text"):
@@ -92,4 +93,4 @@ def plan_dive(checkpoint: Checkpoint, settings: Settings, words: Words) -> Plan:
         for t in range(iterations):
             layer = f"{side}.spm.agg_block.layers.{t}."
             names |= {layer + theirs: f"{side}_set.{ours}" for theirs, ours in LAYER.items()}
-    return Plan(config, text.tokenizer, names, unused=text.unused, assets=text.assets, notes=(NOTE,))
+    return Plan(config, text.tokenizer, names, unused=text.unused, assets=text.assets, notes=(NOTE,) if legacy else ())

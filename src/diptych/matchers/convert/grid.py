@@ -10,8 +10,8 @@ from torch import Tensor
 from diptych.common.errors import DiptychError
 from diptych.encoders.huggingface_vision import IMAGENET
 from diptych.encoders.images import PixelConfig
-from diptych.encoders.preprocess import Channels
 from diptych.encoders.resnet import ResNetLayout, resnet_asset
+from diptych.encoders.resnet_file import DETECTOR
 from diptych.matchers.convert.checkpoint import Checkpoint, shown
 from diptych.matchers.convert.settings import Settings
 from diptych.matchers.convert.sides import linear_shape
@@ -19,11 +19,6 @@ from diptych.matchers.convert.sides import linear_shape
 STAGES = {"base.4.": "layer1.", "base.5.": "layer2.", "base.6.": "layer3.", "top.0.": "layer4."}
 STEM = {"base.0.": "conv1.", "base.1.": "bn1."}
 OURS = "image_encoder.backbone."
-# The detector saw blue, green, red in 0 … 255, less these means; ours sees red, green, blue in 0 … 1.
-DETECTOR: tuple[Channels, Channels] = (
-    (122.7717 / 255, 115.9465 / 255, 102.9801 / 255),
-    (1 / 255, 1 / 255, 1 / 255),
-)
 
 
 @dataclass(frozen=True)

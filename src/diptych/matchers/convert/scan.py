@@ -10,14 +10,19 @@ from diptych.matchers.convert.sides import FC, Words, gru_side, linear_shape
 from diptych.matchers.scan import LSE_LAMBDAS, SOFTMAX_LAMBDAS, SCANConfig
 
 DIRECTIONS: dict[str, Literal["t2i", "i2t"]] = {"t2i": "t2i", "i2t": "i2t"}
-AGGREGATIONS: dict[str, Literal["mean", "lse"]] = {"Mean": "mean", "LogSumExp": "lse"}
+AGGREGATIONS: dict[str, Literal["mean", "lse", "max", "sum"]] = {
+    "Mean": "mean", "LogSumExp": "lse", "Max": "max", "Sum": "sum",
+}  # fmt: skip
+NORMS: dict[str, Literal["clipped-l2", "l2", "clipped-l1", "l1", "clipped", "softmax", "none"]] = {
+    "clipped_l2norm": "clipped-l2", "l2norm": "l2", "clipped_l1norm": "clipped-l1", "l1norm": "l1",
+    "clipped": "clipped", "softmax": "softmax", "no_norm": "none",
+}  # fmt: skip
 
 
 def plan_scan(checkpoint: Checkpoint, settings: Settings, words: Words) -> Plan:
     """One Linear, a GRU of one or both directions."""
     for name in ("no_imgnorm", "no_txtnorm"):
         settings.expect(name, False)
-    settings.expect("raw_feature_norm", "clipped_l2norm")
     dim, features = linear_shape(checkpoint, "image.fc.weight")
     text = gru_side(checkpoint, words)
     direction = settings.choice("cross_attn", DIRECTIONS)
@@ -28,6 +33,7 @@ def plan_scan(checkpoint: Checkpoint, settings: Settings, words: Words) -> Plan:
         text=text.config,
         direction=direction,
         aggregation=aggregation,
+        affinity_norm=settings.choice("raw_feature_norm", NORMS, "clipped_l2norm"),
         softmax_lambda=settings.number("lambda_softmax", SOFTMAX_LAMBDAS[direction]),
         lse_lambda=settings.number("lambda_lse", LSE_LAMBDAS[direction]) if aggregation == "lse" else None,
     )

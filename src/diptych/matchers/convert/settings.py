@@ -37,6 +37,13 @@ class Settings:
             raise DiptychError(f"opt.{name}: expected a number above 0, got {value!r}", where=self.path)
         return float(value)
 
+    def flag(self, name: str, default: bool) -> bool:
+        """A setting that is true or false."""
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            raise DiptychError(f"opt.{name}: expected true or false, got {value!r}", where=self.path)
+        return value
+
     def choice(self, name: str, choices: Mapping[str, T], default: str | None = None) -> T:
         """A setting that names one of several ways, as ours."""
         value = self.get(name, default)

@@ -107,13 +107,8 @@ def bert_side(checkpoint: Checkpoint, words: Words) -> TextSide:
 def _pieces(source: str) -> PieceTokenizer:
     try:
         return PieceTokenizer.load(text_source(source))
-    except ImportError:
-        raise DiptychError("a BERT text encoder needs the package transformers; install diptych[hub]") from None
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DiptychError(
-            f"--tokenizer {source}: neither a folder with a tokenizer nor a name that the hub gave: {reason}"
-        ) from None
+    except DiptychError as error:
+        raise DiptychError(f"--tokenizer: {error}") from None
 
 
 def text_side(checkpoint: Checkpoint, words: Words, bidirectional: bool | None = None) -> TextSide:

@@ -14,16 +14,16 @@ def group_near(vectors: np.ndarray, near: float = NEAR) -> list[list[int]]:
     Two sets nearly equal where the elements of each have a near one in the other, on average.
     """
     groups: list[list[int]] = []
-    leaders: list[np.ndarray] = []
+    leaders = np.empty_like(vectors)  # of the groups that there are so far
     for row, own in enumerate(vectors):
-        if leaders:
-            close = closeness(own, np.stack(leaders))
+        if groups:
+            close = closeness(own, leaders[: len(groups)])
             best = int(np.argmax(close >= near))  # the first that is near enough
             if close[best] >= near:
                 groups[best].append(row)
                 continue
+        leaders[len(groups)] = own
         groups.append([row])
-        leaders.append(own)
     return groups
 
 

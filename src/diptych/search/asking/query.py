@@ -11,12 +11,15 @@ from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Open
+from diptych.data.pictures import is_picture
+from diptych.data.raw import is_raw
 from diptych.search.stores.store import OWN_FIELDS, Condition, Kind, Value
 from diptych.search.stores.values import cell_value
 
 Picture = Image.Image | Path | Open
 LONGEST_FILTER = 1000
 _WEIGHT = re.compile(r"^(\d+(?:\.\d+)?|\.\d+):\s*(?=\S)")
+_WORDS = re.compile(r'(?<!\S)"([^"]*[^"\s][^"]*)"(?!\S)|(\S+)')
 _FILTER = re.compile(r"^\s*([^<>=!~]*[^<>=!~\s])\s*(<=|>=|!=|==|=|<|>|~)\s*(.*?)\s*$", re.DOTALL)
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "matches"]
 _OPERATORS: dict[str, Operator] = {
@@ -105,6 +108,46 @@ def parse_line(line: str) -> SearchQuery:
     if text.startswith(("+ ", "- ")):
         return SearchQuery(tuple(parse_terms([part for part in re.split(r"\s+([+-])\s+|\s+", " " + text) if part])))
     return as_query(text)
+
+
+def with_pictures(terms: Sequence[Term]) -> list[Term]:
+    """Terms as a command line means them: what names a picture is that picture, which must be there.
+
+    That is @ and a path, a path that begins with /, ./, ../ or ~/, and a word that ends like a picture's name.
+    """
+    named = []
+    for term in terms:
+        value = _picture_named(term.value) if isinstance(term.value, str) else term.value
+        if isinstance(value, Path) and not value.is_file():
+            what = "a folder; expected a picture" if value.is_dir() else "no such picture"
+            raise DiptychError(what, where=value)
+        named.append(Term(term.value if value is None else value, term.weight))
+    return named
+
+
+def _picture_named(text: str) -> Path | None:
+    text = text.strip()
+    path = text[1:].strip() if text.startswith("@") else text
+    is_path = text.startswith(("@", "/", "./", "../", "~/"))
+    is_word = not re.search(r"\s", text) and _is_named_like_picture(text)
+    return Path(path).expanduser() if path and (is_path or is_word) else None
+
+
+def _is_named_like_picture(text: str) -> bool:
+    return is_picture(text) or is_raw(text) or text.lower().endswith((".heic", ".heif"))
+
+
+def parse_typed(line: str) -> list[Term]:
+    """What a person types in a box, as `parse_terms` has it of a command line: `beach + dog - people` is three terms.
+
+    As there, what stands in double quotes is one word: `"a man - a woman"` is a sentence.
+    """
+    return parse_terms(typed_words(line))
+
+
+def typed_words(line: str) -> list[str]:
+    """The words of a line; what stands in double quotes is one of them."""
+    return [quoted.strip() or word for quoted, word in _WORDS.findall(line)]
 
 
 def _term(text: str, sign: float) -> Term:

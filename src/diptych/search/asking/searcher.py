@@ -1,6 +1,7 @@
 """A query from its terms to its results: embed, retrieve, re-rank, weigh against the background."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,13 +15,18 @@ from diptych.search.asking.options import Options
 from diptych.search.asking.query import SearchQuery, Term
 from diptych.search.asking.rerank import Rerank, Reranker
 from diptych.search.asking.results import Clock, RankedResults, Result
+from diptych.search.asking.sorting import Sort, sorted_results
+from diptych.search.asking.translation import translated
+from diptych.search.asking.written import merged, written_words
 from diptych.search.models.embedder import Embedder, LocalsSource
-from diptych.search.stores.store import Condition, Entry, Kind, Store
+from diptych.search.stores.store import TEXT_IN_PICTURES, WRITTEN, Condition, Entry, Kind, Store
 
 # How many more candidates are retrieved where the store cannot give the final order itself.
 DEEPER, FEWEST = 5, 100
 # How many are looked at, at most, for enough that are not near duplicates of each other.
 MOST_POOL = 20_000
+# Whether an index has text of pictures is looked up again after so many seconds.
+ASK_AGAIN = 5.0
 
 
 @dataclass
@@ -49,6 +55,14 @@ class _Candidates:
             None if self.score is None else self.score[which],
         )
 
+    def append(self, entries: list[Entry], retrieval: np.ndarray) -> None:
+        """More of them, which no second stage has looked at."""
+        self.entries = [*self.entries, *entries]
+        self.retrieval = np.concatenate([self.retrieval, retrieval])
+        if self.rerank is not None and self.score is not None:
+            self.rerank = np.concatenate([self.rerank, np.full(len(entries), np.nan)])
+            self.score = np.concatenate([self.score, retrieval])
+
 
 class Searcher:
     """Searches one store; threads may share it."""
@@ -59,6 +73,7 @@ class Searcher:
         self._embedder = embedder
         self._kept = kept
         self._mixed = False
+        self._text: tuple[float, bool] | None = None
         self._lock = threading.Lock()
         self._rerankers: dict[str, Reranker] = {}
 
@@ -66,7 +81,10 @@ class Searcher:
         """The answers to several queries, embedded, retrieved and re-ranked together."""
         if not queries:
             return []
-        clock = Clock()
+        clock, asked = Clock(), queries
+        if options.language is not None:
+            with clock.stage("translate"):
+                queries = translated(queries, options.language)
         with clock.stage("encode"):
             terms = self._embed(queries)
         pool = options.top
@@ -87,10 +105,15 @@ class Searcher:
             if done or all(len(groups) >= options.top for groups in grouped):
                 break
             pool *= 4
+        written: list[set[str]] = [set() for _ in queries]
+        if options.kind == "picture" and self._reads_text():
+            with clock.stage("written"):
+                for place, query in enumerate(asked):  # what is written may well be in the language of the query
+                    written[place] = self._add_written(query, terms[place], retrieved[place], grouped[place], options)
         with clock.stage("confidence"):
             results = [
-                self._results(query, candidates, groups, options)
-                for query, candidates, groups in zip(queries, retrieved, grouped, strict=True)
+                self._results(query, candidates, groups, options, keys)
+                for query, candidates, groups, keys in zip(queries, retrieved, grouped, written, strict=True)
             ]
         timings = clock.timings
         return [RankedResults(some, timings, exact, recall) for some in results]
@@ -202,8 +225,42 @@ class Searcher:
         vectors = np.stack([candidates.entries[row].vectors for row in rows])
         return [[int(rows[i]) for i in group] for group in group_near(vectors, options.group)]
 
+    def _reads_text(self) -> bool:
+        """Whether text was ever read in the pictures of this store; asked again now and then."""
+        if self._text is None or time.monotonic() - self._text[0] > ASK_AGAIN:
+            self._text = time.monotonic(), bool(self.store.properties.get(TEXT_IN_PICTURES))
+        return self._text[1]
+
+    def _add_written(
+        self,
+        query: SearchQuery,
+        terms: np.ndarray,
+        candidates: _Candidates,
+        groups: list[list[int]],
+        options: Options,
+    ) -> set[str]:
+        """Put pictures in which the query's words are written among the candidates and their groups; their keys."""
+        keys = self.store.written(written_words(query), options.top, options.where)
+        rows = {entry.key: row for row, entry in enumerate(candidates.entries)}
+        entries = [e for e in self.store.get([k for k in keys if k not in rows], locals=False) if e is not None]
+        if entries:
+            vectors = np.stack([entry.vectors for entry in entries])
+            scores = weighted_scores(terms[None], query.weights, vectors, self.store.layout)[0].astype(np.float64)
+            rows |= {entry.key: row for row, entry in enumerate(entries, len(candidates.entries))}
+            candidates.append(entries, scores)
+        groups += [[rows[key]] for key in keys if key in rows and not any(rows[key] in group for group in groups)]
+        place_of = {row: place for place, group in enumerate(groups) for row in group}
+        order = merged(range(len(groups)), list(dict.fromkeys(place_of[rows[key]] for key in keys if key in rows)))
+        groups[:] = [groups[place] for place in order]
+        return set(keys)
+
     def _results(
-        self, query: SearchQuery, candidates: _Candidates, groups: list[list[int]], options: Options
+        self,
+        query: SearchQuery,
+        candidates: _Candidates,
+        groups: list[list[int]],
+        options: Options,
+        written: set[str],
     ) -> list[Result]:
         groups = groups[: options.top]
         leaders = np.array([group[0] for group in groups], np.int64)
@@ -217,10 +274,11 @@ class Searcher:
             ).tolist()
         results = []
         for row, (entry, confidence, group) in enumerate(zip(chosen.entries, confidences, groups, strict=True)):
-            if options.least_confidence is not None and (confidence or 0.0) < options.least_confidence:
+            text = str(entry.metadata.get(WRITTEN, "")) if entry.key in written else ""
+            if options.least_confidence is not None and (confidence or 0.0) < options.least_confidence and not text:
                 continue
             result = Result(entry.key, entry.kind, float(chosen.scores[row]), confidence, entry.text)
-            result = replace(result, changed=entry.stamp.changed, metadata=entry.metadata)
+            result = replace(result, changed=entry.stamp.changed, metadata=entry.metadata, written=text)
             if chosen.rerank is not None:
                 second = float(chosen.rerank[row])
                 result = replace(
@@ -228,7 +286,7 @@ class Searcher:
                 )
             duplicates = tuple(candidates.entries[other].key for other in group[1:])
             results.append(replace(result, duplicates=duplicates))
-        return results
+        return sorted_results(results, options.sort) if isinstance(options.sort, Sort) else results
 
 
 def _below(candidates: _Candidates, threshold: float | None) -> bool:

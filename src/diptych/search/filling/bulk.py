@@ -11,6 +11,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
+from diptych.common.device import processes_of
 from diptych.common.errors import DiptychError
 from diptych.search.filling.new_entry import NewEntry, Outcome
 from diptych.search.filling.sync import Embed
@@ -23,12 +24,12 @@ PATIENCE = timedelta(days=2)
 
 def world_size() -> int:
     """How many processes torchrun started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return processes_of("WORLD_SIZE", 1)
 
 
 def is_first() -> bool:
     """Whether this process plans and writes."""
-    return int(os.environ.get("RANK", "0")) == 0
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager

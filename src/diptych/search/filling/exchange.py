@@ -14,6 +14,7 @@ import numpy as np
 from diptych.common.errors import DiptychError
 from diptych.common.files import written_aside
 from diptych.data.readers.json_value import read_json
+from diptych.search.filling.imported_columns import COLUMNS, NUMBERS, READ, check_columns, check_vectors
 from diptych.search.stores.store import Entry, Kind, Layout, Stamp, Store, Value
 
 AT_ONCE = 1024
@@ -29,7 +30,11 @@ def entries_of(
     stamps: Sequence[Stamp] | None = None,
 ) -> list[Entry]:
     """Entries with vectors from elsewhere, (n, d) or (n, K, d), brought to length 1; an error names a wrong one."""
-    vectors = np.asarray(vectors, np.float32)
+    given = np.asarray(vectors)
+    if given.dtype.kind not in "fiu":
+        raise DiptychError(f"{store.address}: vectors of {given.dtype}; expected real numbers")
+    with np.errstate(over="ignore"):  # what is too large is told below
+        vectors = given.astype(np.float32)
     if vectors.ndim == 2:
         vectors = vectors[:, None]
     layout = store.layout
@@ -37,8 +42,11 @@ def entries_of(
         raise DiptychError(
             f"{store.address}: vectors of shape {vectors.shape}; expected (entries, {layout.set_size}, {layout.dim})"
         )
-    if len(keys) != len(vectors) or (texts is not None and len(texts) != len(vectors)):
-        raise DiptychError(f"{store.address}: {len(keys)} keys for {len(vectors)} vectors; expected one for each")
+    for name, column in (("keys", keys), ("texts", texts)):
+        if column is not None and len(column) != len(vectors):
+            raise DiptychError(
+                f"{store.address}: {len(column)} {name} for {len(vectors)} vectors; expected one for each"
+            )
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 1e-12)).all((1, 2)))
     if len(wrong):
@@ -76,15 +84,17 @@ def import_(store: Store, path: Path) -> int:
         raise DiptychError(f"{path}: no such file")
     count = 0
     for rows in _read_parquet(path) if path.suffix == ".parquet" else _read_numpy(path):
+        check_columns(rows, count, path)
         keys = rows["keys"]
         described = rows.get("metadata") or [""] * len(keys)
         metadata = {key: _columns(text, key, path) for key, text in zip(keys, described, strict=True) if text}
-        kinds = rows.get("kinds") or ["picture"] * len(keys)
+        kinds = [kind or "picture" for kind in rows.get("kinds") or [""] * len(keys)]
+        texts = [text or "" for text in rows["texts"]] if "texts" in rows else None
         stamps = None
         if all(name in rows for name in ("size", "changed", "digest")):
             columns = zip(keys, rows["size"], rows["changed"], rows["digest"], strict=True)
-            stamps = [Stamp(key, int(size), int(changed), digest) for key, size, changed, digest in columns]
-        store.add(entries_of(store, keys, rows["vectors"], kinds, rows.get("texts"), metadata, stamps))
+            stamps = [Stamp(key, size, changed, digest or "") for key, size, changed, digest in columns]
+        store.add(entries_of(store, keys, rows["vectors"], kinds, texts, metadata, stamps))
         count += len(keys)
     return count
 
@@ -195,14 +205,35 @@ def _read_numpy(path: Path) -> Iterator[dict[str, Any]]:
             missing = next((name for name in ("keys", "vectors") if name not in held), None)
             if missing is not None:
                 raise DiptychError(f"{path}: has no array {missing!r}; expected 'keys' (n,) and 'vectors' (n, d)")
-            whole = {name: held[name] for name in held.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise DiptychError(f"{path}: not a readable .npz file: {error}") from None
-    if len(whole["keys"]) != len(whole["vectors"]):
-        raise DiptychError(f"{path}: {len(whole['keys'])} keys for {len(whole['vectors'])} vectors")
+            whole = {name: _array(held, name, path) for name in ("vectors", *COLUMNS) if name in held}
+    except DiptychError:
+        raise
+    except Exception as error:  # a broken archive can make its reader raise anything
+        raise DiptychError(f"{path}: not a readable .npz file: {str(error).partition(chr(10))[0]}") from None
+    check_vectors(whole["vectors"], path)
+    for name, values in whole.items():
+        if name != "vectors" and values.shape != (len(whole["vectors"]),):
+            raise DiptychError(
+                f"{path}: {name}: an array of shape {values.shape} for {len(whole['vectors'])} vectors; "
+                "expected one value for each"
+            )
     for start in range(0, len(whole["keys"]), AT_ONCE):
         part = {name: values[start : start + AT_ONCE] for name, values in whole.items()}
         yield {name: values if name == "vectors" else values.tolist() for name, values in part.items()}
+
+
+def _array(held: Any, name: str, path: Path) -> np.ndarray:
+    """One array of an archive; one of Python objects would have to be unpickled, which can run code."""
+    try:
+        array: np.ndarray = held[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        expected = "numbers" if name in ("vectors", *NUMBERS) else "texts"
+        raise DiptychError(
+            f"{path}: {name}: an array of Python objects, which is not read; expected {expected}"
+        ) from None
+    return array
 
 
 def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
@@ -213,11 +244,13 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
             missing = next((n for n in ("key", "vector") if n not in table.schema_arrow.names), None)
             if missing is not None:
                 raise DiptychError(f"{path}: has no column {missing!r}; expected 'key' and 'vector'")
-            about = json.loads((table.schema_arrow.metadata or {}).get(b"diptych", b"{}"))
-            k = int(about.get("set_size", 1))
+            kind = table.schema_arrow.field("vector").type
+            if not _is_vectors(pyarrow, kind):
+                raise DiptychError(f"{path}: vector: a column of {kind}; expected lists of numbers")
+            k = _set_size((table.schema_arrow.metadata or {}).get(b"diptych", b"{}"), path)
             start = width = 0
             for batch in table.iter_batches(AT_ONCE):
-                columns = {name: batch.column(name) for name in batch.schema.names}
+                columns = {name: batch.column(name) for name in batch.schema.names if names.get(name, name) in READ}
                 vector = columns.pop("vector")
                 counts = pyarrow.compute.list_value_length(vector).to_pylist()
                 width = width or next((count for count in counts if count), 0)
@@ -233,8 +266,27 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
                 flat = np.asarray(vector.flatten().to_numpy(zero_copy_only=False), np.float32)
                 rows = {names.get(name, name): column.to_pylist() for name, column in columns.items()}
                 yield {**rows, "vectors": flat.reshape(len(batch), k, -1)}
-    except pyarrow.ArrowException as error:
-        raise DiptychError(f"{path}: not a readable parquet file: {error}") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DiptychError(f"{path}: not a readable parquet file: {str(error).partition(chr(10))[0]}") from None
+
+
+def _is_vectors(pyarrow: Any, kind: Any) -> bool:
+    """Whether a column's type is lists of real numbers."""
+    types = pyarrow.types
+    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return lists and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type))
+
+
+def _set_size(about: bytes, path: Path) -> int:
+    """How many vectors an entry has, as the file says; one where it says nothing."""
+    try:
+        told = read_json(about)
+        size = told.get("set_size", 1) if isinstance(told, dict) else None
+    except ValueError:
+        size = None
+    if type(size) is not int or size < 1:
+        raise DiptychError(f"{path}: its note of how many vectors an entry has cannot be read; it was not made here")
+    return size
 
 
 def _told(entry: Entry) -> str:

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from diptych.common.errors import DiptychError
+from diptych.common.files import read_text
 from diptych.data.collection import DataProblem
+from diptych.data.photo import TAKEN
 from diptych.data.readers import fields
 from diptych.data.readers.json_value import read_json
 from diptych.search.filling.table_rows import csv_rows, parquet_rows
+from diptych.search.stores.dates import taken_value
 from diptych.search.stores.store import OWN_FIELDS, Value, check_fields
 from diptych.search.stores.values import cell_value
 
@@ -38,6 +41,9 @@ def columns_of(record: Mapping[str, Any], without: tuple[str, ...] = ()) -> dict
         if name in without or not isinstance(name, str) or not name.strip():
             continue
         column = name.strip() if name.strip() not in OWN_FIELDS else f"{name.strip()}_"
+        if column == TAKEN:  # dates in filters are compared with it
+            taken = taken_value(value)
+            column, value = (column, taken) if taken else (f"{TAKEN}_", value)
         if isinstance(value, bool):
             columns[column] = str(value).lower()
         elif isinstance(value, str | int | float) and value != "" and value == value:
@@ -60,7 +66,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             name = fields.pick(cells, fields.PICTURES)
             yield f"{path}: line {number}", {k: v if k == name else cell_value(v) for k, v in cells.items()}
     elif suffix in (".jsonl", ".ndjson"):
-        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+        for number, line in enumerate(read_text(path, "utf-8-sig").splitlines(), 1):
             if line.strip():
                 try:
                     record = read_json(line)

@@ -21,6 +21,7 @@ class NewEntry:
     stamp: its digest is empty while the content has not been read
     open: decodes the picture; None for a sentence
     known: the digest of what the index already has under this key; the same content is not embedded again
+    metadata: columns that were given for it; facts: columns that it has by itself, read with the picture
     """
 
     key: str
@@ -30,6 +31,7 @@ class NewEntry:
     text: str = ""
     metadata: dict[str, Value] = field(default_factory=dict)
     known: str = ""
+    facts: dict[str, Value] = field(default_factory=dict)
 
     def with_digest(self) -> "NewEntry":
         """The same with the hash of its content."""
@@ -44,10 +46,14 @@ class NewEntry:
 
 @dataclass(frozen=True)
 class Failed:
-    """An entry that could not be read."""
+    """An entry that could not be read.
+
+    stamp: with its digest, where its bytes were read and are no good; None where they could not be read
+    """
 
     key: str
     problem: DataProblem
+    stamp: Stamp | None = None
 
 
 Piece = NewEntry | DataProblem

@@ -10,8 +10,12 @@ from diptych.common.errors import DiptychError
 from diptych.common.read_ahead import check_sizes, read_ahead
 from diptych.data.collection import DataProblem
 from diptych.data.open_picture import open_with_size
+from diptych.data.photo import Columns
+from diptych.data.pictures import DECODED
 from diptych.encoders.backbones import Extractor, Size
+from diptych.search.filling.describe import own_columns, size_column
 from diptych.search.filling.new_entry import Failed, NewEntry, Outcome
+from diptych.search.filling.seal import READ, content_of, digest_read
 from diptych.search.models.embedder import Embedder, LocalsSource
 from diptych.search.stores.store import Entry
 
@@ -86,20 +90,33 @@ def _prepare(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper
     side = max(embedder.side, 0 if keeper is None else keeper.side)
     for entry in batch:
         try:
-            known = entry.known.partition("~")[0]
+            known = content_of(entry.known)
             entry = entry.with_digest()
-            if known and known == entry.stamp.digest.partition("~")[0]:
-                done.append(entry)
+            if known and known == content_of(entry.stamp.digest):
+                done.append(_described(entry, own_columns(entry.open, entry.stamp)))
             elif entry.kind == "sentence":
                 ready.append((entry, np.empty(0), None, (0, 0)))
             else:
                 assert entry.open is not None  # which pictures always have
-                image, size = open_with_size(entry.open, side)
-                extra = None if keeper is None or keeper.extractor is None else keeper.extractor.prepare(image)
-                ready.append((entry, embedder.prepare(image), extra, size))
+                facts: Columns = dict(entry.facts)
+                with DECODED.holding():  # until it is as small as the models take it
+                    image, size = open_with_size(entry.open, side, None if facts else facts.update)
+                    extra = None if keeper is None or keeper.extractor is None else keeper.extractor.prepare(image)
+                    pixels = embedder.prepare(image)
+                    del image
+                facts = {"width": size[0], "height": size[1], **size_column(entry.open, entry.stamp), **facts}
+                ready.append((_described(entry, facts), pixels, extra, size))
         except DiptychError as error:
-            done.append(Failed(entry.key, DataProblem(error.where or entry.key, error.what)))
+            stamp = entry.stamp if entry.stamp.digest else None
+            done.append(Failed(entry.key, DataProblem(error.where or entry.key, error.what), stamp))
     return _Prepared(ready, done)
+
+
+def _described(entry: NewEntry, facts: Columns) -> NewEntry:
+    """The entry with what its picture says of itself; its digest tells that it was asked."""
+    if not facts:
+        return entry
+    return replace(entry, facts=facts, stamp=replace(entry.stamp, digest=digest_read(entry.stamp.digest, READ)))
 
 
 def _finish(prepared: _Prepared, embedder: Embedder, keeper: LocalsKeeper | None) -> list[Outcome]:
@@ -124,6 +141,7 @@ def _finish(prepared: _Prepared, embedder: Embedder, keeper: LocalsKeeper | None
 
 def _entry(new: NewEntry, vectors: np.ndarray, locals_: list[np.ndarray] | None, row: int) -> Outcome:
     if not np.isfinite(vectors).all():
-        return Failed(new.key, DataProblem(new.key, "the model gave no finite vector for it"))
+        return Failed(new.key, DataProblem(new.key, "the model gave no finite vector for it"), new.stamp)
     kept = None if locals_ is None else locals_[row]
-    return Entry(new.key, new.kind, vectors, replace(new.stamp, key=new.key), new.text, dict(new.metadata), kept)
+    columns = {**new.facts, **new.metadata}
+    return Entry(new.key, new.kind, vectors, replace(new.stamp, key=new.key), new.text, columns, kept)

@@ -1,16 +1,18 @@
 """What has to be done to bring an index in step with folders: found by one walk, kept in a temporary file."""
 
-import hashlib
 import json
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from diptych.data.collection import DataProblem
-from diptych.data.pictures import heic_is_read
-from diptych.search.filling.walk import Choice, FoundFile, file_kind, prefix_of, walk
+from diptych.search.filling.broken import BrokenPictures
+from diptych.search.filling.seal import READ, content_of, digest_with, read_of
+from diptych.search.filling.skipped import can_be_read
+from diptych.search.filling.walk import PICTURES, Choice, FoundFile, ending_of, file_kind, prefix_of, walk
 from diptych.search.stores.keys import file_of
 from diptych.search.stores.store import Stamp, Store, Value
 
@@ -58,7 +60,9 @@ class SyncPlan:
         )
         self._db.execute("CREATE INDEX gone_by_size ON gone (size)")
         self.problems: list[DataProblem] = []
+        self.skipped: Counter[str] = Counter()
         self.unchanged = 0
+        self.undescribed = 0  # unchanged pictures that were never asked what they say of themselves
         self.known: dict[str, int] = {}  # files that the index has of each root
 
     def wait(self, file: FoundFile, known: str = "") -> None:
@@ -80,14 +84,13 @@ class SyncPlan:
         """Whether a picture of this size in bytes lost its file."""
         return self._db.execute("SELECT 1 FROM gone WHERE size = ? LIMIT 1", (size,)).fetchone() is not None
 
-    def take_moved(self, size: int, digest: str) -> str | None:
-        """The key of an entry with this content that lost its file; it is no longer among the lost ones."""
+    def take_moved(self, size: int, digest: str) -> tuple[str, str] | None:
+        """Key and digest of an entry with this content that lost its file; it is no longer among the lost ones."""
         rows = self._db.execute("SELECT key, digest FROM gone WHERE size = ?", (size,)).fetchall()
-        # The digest of an entry with metadata has a second part.
-        key: str | None = next((k for k, d in rows if d.partition("~")[0] == digest), None)
-        if key is not None:
-            self._db.execute("DELETE FROM gone WHERE key = ?", (key,))
-        return key
+        moved: tuple[str, str] | None = next(((k, d) for k, d in rows if content_of(d) == digest), None)
+        if moved is not None:
+            self._db.execute("DELETE FROM gone WHERE key = ?", moved[:1])
+        return moved
 
     def gone(self, without: Sequence[Missing] = ()) -> Iterator[str]:
         """The keys of entries that lost their file, without those of some roots."""
@@ -113,54 +116,54 @@ class SyncPlan:
         self._db.close()
 
 
-def make_plan(store: Store, roots: Sequence[str], choice: Choice, metadata: Metadata) -> SyncPlan:
+def make_plan(
+    store: Store, roots: Sequence[str], choice: Choice, metadata: Metadata, broken: BrokenPictures
+) -> SyncPlan:
     """Compare the files below `roots` with what the index has of them: both come in the order of their keys."""
     plan = SyncPlan()
     properties = store.properties
-    without_decoder = 0
     for root in roots:
         unreadable: list[str] = []
-        walked = walk(root, choice, plan.problems, unreadable)
+        walked = walk(root, choice, plan.problems, unreadable, plan.skipped, store.address)
         stored = _counted(_stored(store, root, choice), plan.known, root)
         plan.known[root] = 0
         file, entry = next(walked, None), next(stored, None)
         while file is not None or entry is not None:
-            if file is not None and file.kind == "heic" and not heic_is_read():
-                without_decoder += 1
+            if file is not None and not can_be_read(file.kind):
+                plan.skipped[ending_of(file.path)] += 1
+                if entry is not None and entry.order == file.order:  # it could be read once, and stays
+                    plan.unchanged += 1
+                    entry = next(stored, None)
                 file = next(walked, None)
             elif entry is None or (file is not None and file.order < entry.order):
                 assert file is not None
-                plan.wait(file)
+                problem = broken.problem_of(file.path, file.size, file.changed)
+                if problem is None:
+                    plan.wait(file)
+                else:
+                    plan.problems.append(problem)
                 file = next(walked, None)
             elif file is None or entry.order < file.order:
                 if not entry.path.startswith(tuple(unreadable)):
                     _lose(plan, store, root, entry)
                 entry = next(stored, None)
             else:
-                if entry.same(file, properties, choice, metadata):
+                problem = broken.problem_of(file.path, file.size, file.changed) if file.kind == "video" else None
+                if problem is not None:  # what the index has is of an older content, and all that there is
+                    plan.problems.append(problem)
                     plan.unchanged += 1
+                elif entry.same(file, properties, choice, metadata):
+                    plan.unchanged += 1
+                    plan.undescribed += file.kind in PICTURES and READ not in read_of(entry.first.digest)
                 else:
-                    plan.wait(file, entry.first.digest if file.kind in ("picture", "heic") else "")
+                    plan.wait(file, entry.first.digest if file.kind in PICTURES else "")
                 file, entry = next(walked, None), next(stored, None)
-    if without_decoder:
-        files = "file" if without_decoder == 1 else "files"
-        what = f"left out: HEIC needs a decoder; install diptych[heic] ({without_decoder} {files})"
-        plan.problems.append(DataProblem("*.heic", what))
     return plan
 
 
 def whole_value(file: FoundFile, choice: Choice) -> str:
     """What the property of a file whose parts are all in the index says."""
     return json.dumps([file.size, file.changed, choice.what])
-
-
-def metadata_digest(digest: str, columns: dict[str, Value] | None) -> str:
-    """A picture's digest, with a second part where metadata was given for it."""
-    content = digest.partition("~")[0]
-    if not columns:
-        return content
-    text = json.dumps(columns, sort_keys=True, ensure_ascii=False)
-    return f"{content}~{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -176,10 +179,10 @@ class _Stored:
 
     def same(self, file: FoundFile, properties: dict[str, str], choice: Choice, metadata: Metadata) -> bool:
         """Whether nothing needs to be read again."""
-        if file.kind in ("picture", "heic"):
+        if file.kind in PICTURES:
             columns = metadata.get(file.path)
             return (self.first.size, self.first.changed) == (file.size, file.changed) and (
-                columns is None or metadata_digest(self.first.digest, columns) == self.first.digest
+                columns is None or digest_with(self.first.digest, columns) == self.first.digest
             )
         return properties.get(WHOLE + file.path) == whole_value(file, choice)
 

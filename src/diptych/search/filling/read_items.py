@@ -1,4 +1,4 @@
-"""What is to be indexed, read from files: the parts of text files, webdataset tars and parquet files."""
+"""What is to be indexed, read from files: the parts of text files, videos, webdataset tars and parquet files."""
 
 import json
 import os
@@ -17,13 +17,14 @@ from diptych.data.readers.webdataset import read_webdataset, stream_webdataset
 from diptych.search.filling.metadata import columns_of
 from diptych.search.filling.new_entry import NewEntry, Piece, picture_of, sentence_entry
 from diptych.search.filling.table_rows import csv_rows, parquet_rows
-from diptych.search.filling.walk import FoundFile, What, file_kind
+from diptych.search.filling.video_parts import video_parts
+from diptych.search.filling.walk import PICTURES, FoundFile, What, file_kind
 from diptych.search.stores.store import Stamp, Value, check_fields
 from diptych.search.stores.values import cell_value
 
 
 def read_parts(file: FoundFile, what: What) -> Iterator[Piece]:
-    """The wanted entries of a text file, tar or parquet file, and its problems, as they come; never an error.
+    """The wanted entries of a text file, video, tar or parquet file, and its problems, as they come; never an error.
 
     An entry that no store can keep is a problem too, and costs itself alone.
     """
@@ -46,6 +47,8 @@ def _pieces(file: FoundFile, what: What) -> Iterator[Piece]:
     try:
         if lower.endswith(".parquet"):
             yield from _parquet(file, what)
+        elif file.kind == "video":
+            yield from video_parts(file)
         elif file.kind == "archive":
             yield from _tar(file, what)
         elif lower.endswith((".jsonl", ".ndjson")):
@@ -162,7 +165,7 @@ def _parquet_picture(value: Any, key: str, file: FoundFile, metadata: dict[str, 
     if not isinstance(value, str) or not value:
         return DataProblem(where, f"expected a picture's bytes or path, got {value!r}")
     path = os.path.normpath(os.path.join(os.path.dirname(file.path), os.path.expanduser(value)))
-    if file_kind(path) not in ("picture", "heic"):
+    if file_kind(path) not in PICTURES:
         return DataProblem(where, f"{path} is not named like a picture")
     try:
         status = os.stat(path)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,10 +14,14 @@ from diptych.common.errors import DiptychError
 from diptych.data.collection import DataProblem
 from diptych.data.pictures import SUFFIXES as PLAIN_PICTURES
 from diptych.data.pictures import PictureBytes, PictureFile, PicturePart
+from diptych.data.raw import is_raw
+from diptych.data.video import is_video
 from diptych.search.stores.keys import file_of
 
 What = Literal["pictures", "sentences", "both"]
-FileKind = Literal["picture", "heic", "sentences", "archive"]
+FileKind = Literal["picture", "heic", "raw", "video", "sentences", "archive"]
+# Kinds of files that are one picture each; of all others the entries are parts.
+PICTURES: tuple[FileKind, ...] = ("picture", "heic", "raw")
 
 HEIC = frozenset({".heic", ".heif"})
 SENTENCES = frozenset({".txt", ".csv", ".tsv", ".jsonl", ".ndjson"})
@@ -37,7 +42,7 @@ class FoundFile:
     @property
     def order(self) -> str:
         """Where its entries stand among all keys: a picture's at its path, parts after path and #."""
-        return self.path if self.kind in ("picture", "heic") else self.path + "#"
+        return self.path if self.kind in PICTURES else self.path + "#"
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,18 @@ def file_kind(name: str) -> FileKind | None:
         return "picture"
     if suffix in HEIC:
         return "heic"
+    if is_raw(lower):
+        return "raw"
+    if is_video(lower):
+        return "video"
     return "sentences" if suffix in SENTENCES else None
+
+
+def ending_of(name: str) -> str:
+    """The ending of a file's name in small letters, with its dot; `.tar.gz` is one."""
+    lower = os.path.basename(name).lower()
+    double = next((ending for ending in ARCHIVES if lower.endswith(ending)), None)
+    return double or os.path.splitext(lower)[1].encode("utf-8", "replace").decode()
 
 
 def roots_of(paths: Sequence[str | Path]) -> list[str]:
@@ -97,26 +113,49 @@ def prefix_of(root: str) -> str:
     return _as_prefix(root) if os.path.isdir(root) else root
 
 
-def walk(root: str, choice: Choice, problems: list[DataProblem], unreadable: list[str]) -> Iterator[FoundFile]:
+def walk(
+    root: str,
+    choice: Choice,
+    problems: list[DataProblem],
+    unreadable: list[str],
+    skipped: Counter[str] | None = None,
+    index: str = "",
+) -> Iterator[FoundFile]:
     """The wanted files below a folder, or a file itself, in the order of their keys.
 
-    Folders that cannot be read are told as problems and added to `unreadable`. Links to files are followed, links to
-    folders are not.
+    Folders that cannot be read are told as problems and added to `unreadable`; files that are not wanted, or of no kind
+    that is known, are counted in `skipped` by their ending, save those of the index at the address `index`. Links to
+    files are followed, links to folders are not.
     """
+    skipped = Counter() if skipped is None else skipped
     if not os.path.isdir(root):
         kind = file_kind(root)
         if kind is None:
-            raise DiptychError(f"{root}: neither a picture, sentences (txt, csv, jsonl), a tar nor a parquet file")
+            raise DiptychError(
+                f"{root}: neither a picture, a video, sentences (txt, csv, jsonl), a tar nor a parquet file"
+            )
         status = os.stat(root)
         if not stat.S_ISREG(status.st_mode):
             raise DiptychError(f"{root}: neither a plain file nor a folder")
         yield FoundFile(root, kind, status.st_size, status.st_mtime_ns)
         return
-    yield from _walk(root, len(_as_prefix(root)), choice, problems, unreadable)
+    yield from _walk(root, len(_as_prefix(root)), choice, problems, unreadable, skipped, index)
+
+
+def is_of_index(path: str, index: str) -> bool:
+    """Whether a path is a file of the index at an address: the file itself, or one that SQLite keeps beside it."""
+    folder, name = os.path.split(os.path.abspath(index))
+    return os.path.dirname(path) == folder and os.path.basename(path).lstrip(".").startswith(name)
 
 
 def _walk(
-    folder: str, cut: int, choice: Choice, problems: list[DataProblem], unreadable: list[str]
+    folder: str,
+    cut: int,
+    choice: Choice,
+    problems: list[DataProblem],
+    unreadable: list[str],
+    skipped: Counter[str],
+    index: str,
 ) -> Iterator[FoundFile]:
     here: list[tuple[str, FileKind | None, os.DirEntry[str]]] = []
     try:
@@ -129,8 +168,9 @@ def _walk(
                     continue
                 kind = file_kind(entry.name)
                 if kind is None or not choice.wants(kind):
+                    skipped[ending_of(entry.name)] += not (index and is_of_index(entry.path, index))
                     continue
-                here.append((entry.name if kind in ("picture", "heic") else entry.name + "#", kind, entry))
+                here.append((entry.name if kind in PICTURES else entry.name + "#", kind, entry))
     except OSError as error:
         problems.append(DataProblem(folder, f"the folder cannot be read: {error.strerror}"))
         unreadable.append(_as_prefix(folder))
@@ -138,7 +178,7 @@ def _walk(
     here.sort(key=lambda named: named[0])
     for _, kind, entry in here:
         if kind is None:
-            yield from _walk(entry.path, cut, choice, problems, unreadable)
+            yield from _walk(entry.path, cut, choice, problems, unreadable, skipped, index)
             continue
         what = _fault_of(entry.path)
         if what is not None:

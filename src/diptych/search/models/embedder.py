@@ -19,6 +19,7 @@ from diptych.common.errors import DiptychError
 from diptych.common.model_place import canonical_name, find_model
 from diptych.data.batches import LocalFeatures, Pixels, pad_regions
 from diptych.data.open_picture import Picture, open_picture
+from diptych.data.pictures import DECODED
 from diptych.data.tokens import encode
 from diptych.encoders.backbones import Extractor, Size
 from diptych.encoders.encoded import Encoded
@@ -141,12 +142,17 @@ class Embedder:
 
     def embed_pictures(self, pictures: Sequence[Picture], batch_size: int = 32) -> np.ndarray:
         """Pictures, wherever they are, to vectors (n, K, d)."""
+
+        def prepare(picture: Picture) -> tuple[np.ndarray, tuple[int, int]]:
+            with DECODED.holding():  # until it is as small as the model takes it
+                image = open_picture(picture, self.side)
+                return self.prepare(image), image.size
+
         parts = [np.zeros((0, self.layout.set_size, self.layout.dim), np.float32)]
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
             for start in range(0, len(pictures), batch_size):
-                images = list(threads.map(lambda p: open_picture(p, self.side), pictures[start : start + batch_size]))
-                pixels = list(threads.map(self.prepare, images))
-                parts.append(self.embed_pixels(pixels, [image.size for image in images]).vectors)
+                some = list(threads.map(prepare, pictures[start : start + batch_size]))
+                parts.append(self.embed_pixels([pixels for pixels, _ in some], [size for _, size in some]).vectors)
         return np.concatenate(parts)
 
     def probe(self, pictures: bool) -> str:

@@ -3,6 +3,7 @@
 import json
 import threading
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import diptych
@@ -15,6 +16,8 @@ if TYPE_CHECKING:  # these need torch, which a run that finds nothing new does n
     from diptych.search.models.embedder import Embedder, LocalsSource
 
 DEFAULT_MODEL = "default"
+# Properties that say which version made an index, and when.
+MADE_WITH, MADE = "made-with", "made"
 # What an index without a model is said to be made with.
 ELSEWHERE = "vectors from elsewhere"
 
@@ -58,8 +61,9 @@ class IndexModel:
         """Write down what the index is made with, or see that it is the same already."""
         locals_ = "" if kept is None else json.dumps(asdict(kept))
         if not self.known:
-            made = f"diptych {diptych.__version__}"
-            self.store.set_properties({"model": name, "locals": locals_, "made-with": made})
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            made = {MADE_WITH: f"diptych {diptych.__version__}", MADE: now}
+            self.store.set_properties({"model": name, "locals": locals_, **made})
         elif self.name != name:
             self.store.close()
             raise DiptychError(

@@ -3,14 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 
 from diptych.common.errors import DiptychError, nearest
-from diptych.search.stores.store import OWN_FIELDS, Condition, Value
+from diptych.search.stores.dates import date_fits, date_milvus, date_span, date_sql
+from diptych.search.stores.store import OWN_FIELDS, Condition, Value, is_unicode
 
 OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "matches"]
-_LAST = (1 << 63) - 1
-_DATES = ("%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 
 
 def check_conditions(where: Sequence[Condition]) -> None:
@@ -19,6 +17,8 @@ def check_conditions(where: Sequence[Condition]) -> None:
         name = f"filter {condition.field!r} {condition.operator} {condition.value!r}"
         if condition.operator not in OPERATORS:
             raise DiptychError(f"{name}: {nearest(condition.operator, OPERATORS)}")
+        if not all(is_unicode(text) for text in (condition.field, condition.value) if isinstance(text, str)):
+            raise DiptychError(f"{name}: not valid Unicode text")
         if condition.operator == "matches" and not isinstance(condition.value, str):
             raise DiptychError(f"{name}: a pattern is text")
         if isinstance(condition.value, str) and "\x00" in condition.value:
@@ -39,7 +39,7 @@ def fits(where: Sequence[Condition], key: str, kind: str, changed: int, metadata
     """Whether an entry fits every condition."""
     own: dict[str, Value] = {"path": key, "kind": kind}
     return all(
-        _date_fits(c, changed)
+        date_fits(c, changed, metadata)
         if c.field == "date"
         else _value_fits(c, own[c.field] if c.field in own else metadata.get(c.field))
         for c in where
@@ -84,46 +84,6 @@ def prefix_range(field: str, prefix: str) -> str:
     return f"{field} >= {quoted(prefix)}" + (f" and {field} < {quoted(after)}" if after else "")
 
 
-def date_span(value: Value) -> tuple[int, int]:
-    """A date as nanoseconds since 1970, from its start to just after its end, in local time: a year, month, day, ..."""
-    if not isinstance(value, str):
-        start = int(value * 1_000_000_000)
-        return start, start + 1
-    for form in _DATES:
-        try:
-            start_time = datetime.strptime(value.strip().replace(" ", "T"), form)
-        except ValueError:
-            continue
-        try:
-            span = start_time.timestamp(), _after_span(start_time, form).timestamp()
-        except (ValueError, OverflowError):
-            raise DiptychError(f"date {value!r}: expected a year from 2 to 9998") from None
-        # No file is older or younger than stores can count.
-        start, end = (min(max(round(seconds) * 1_000_000_000, -_LAST), _LAST) for seconds in span)
-        return start, end
-    raise DiptychError(f"date {value!r}: expected 2024, 2024-05, 2024-05-01, 2024-05-01T12:30 or seconds since 1970")
-
-
-def _after_span(start: datetime, form: str) -> datetime:
-    if form == "%Y":
-        return start.replace(year=start.year + 1)
-    if form == "%Y-%m":
-        return start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
-    return start + {"%d": timedelta(days=1), "%M": timedelta(minutes=1), "%S": timedelta(seconds=1)}[form[-2:]]
-
-
-def _date_fits(condition: Condition, changed: int) -> bool:
-    start, end = date_span(condition.value)
-    return {
-        "=": start <= changed < end,
-        "!=": not start <= changed < end,
-        "<": changed < start,
-        "<=": changed < end,
-        ">": changed >= end,
-        ">=": changed >= start,
-    }[condition.operator]
-
-
 def _value_fits(condition: Condition, value: Value | None) -> bool:
     wanted = condition.value
     alike = value is not None and isinstance(value, str) == isinstance(wanted, str)
@@ -143,10 +103,7 @@ def _value_fits(condition: Condition, value: Value | None) -> bool:
 def _sql(condition: Condition) -> tuple[str, list[Value]]:
     operator, value = condition.operator, condition.value
     if condition.field == "date":
-        start, end = date_span(value)
-        if operator in ("=", "!="):
-            return f"{'' if operator == '=' else 'NOT '}(changed >= ? AND changed < ?)", [start, end]
-        return f"changed {'<' if operator in ('<', '<=') else '>='} ?", [start if operator in ("<", ">=") else end]
+        return date_sql(condition)
     if operator == "matches":
         operator_sql, value = "GLOB", _sqlite_glob(str(value))
     else:
@@ -167,10 +124,7 @@ def _milvus(condition: Condition) -> tuple[str, bool]:
     sign = {"=": "==", "!=": "=="}.get(operator, operator)
     negation = "not " if operator == "!=" else ""
     if condition.field == "date":
-        start, end = date_span(value)
-        if sign == "==":
-            return f"{negation}(changed >= {start} and changed < {end})", True
-        return f"changed {'<' if operator in ('<', '<=') else '>='} {start if operator in ('<', '>=') else end}", True
+        return date_milvus(condition), True
     field = {"path": "key", "kind": "kind"}.get(condition.field, f"metadata[{quoted(condition.field)}]")
     if operator != "matches":
         written = quoted(value) if isinstance(value, str) else repr(value)

@@ -65,8 +65,14 @@ class MilvusConnection:
         if self._client is None:
             import pymilvus
 
-            # Not shared with other stores of this process: a lost one is thrown away.
-            self._client = pymilvus.MilvusClient(self._uri, timeout=self.patience, dedicated=True)
+            # Not shared with other stores of this process: a lost one is thrown away, and with its own pool of
+            # connections the next one tries at once, instead of sitting out the lost one's back-off.
+            self._client = pymilvus.MilvusClient(
+                self._uri,
+                timeout=self.patience,
+                dedicated=True,
+                grpc_options={"grpc.use_local_subchannel_pool": 1},
+            )
         return self._client
 
     def call(self, method: str, collection: str, *arguments: Any, **options: Any) -> Any:

@@ -61,6 +61,10 @@ class MilvusIndex:
             self._known = (time.monotonic(), state)
         return self._known[1]
 
+    def forget(self) -> None:
+        """The next search asks the server how to search."""
+        self._known = None
+
     def prepare(self, entries: int, queries: np.ndarray) -> None:
         """Build and measure a graph where there are too many vectors to look at; drop it where there are not.
 

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.search.stores.milvus_connection import MilvusConnection
-from diptych.search.stores.store import Entry, Layout, Stamp, spread_of
+from diptych.search.stores.store import Description, Entry, Layout, Stamp, spread_of
 
 VERSION = 2
 LONGEST_TEXT = 65_535
@@ -77,6 +77,16 @@ def read_layout(server: MilvusConnection, name: str) -> Layout:
     return Layout(**fields)
 
 
+def collection_number(server: MilvusConnection, name: str) -> int | None:
+    """The number that the server gave to a collection, which no other ever has; None where there is none."""
+    try:
+        return int(server.call("describe_collection", name)["collection_id"])
+    except DiptychError:
+        if server.call("has_collection", name):
+            raise
+        return None
+
+
 def row_id(key: str, element: int) -> str:
     """The id of one row. No key holds the character 1, so that ids are in the order of the keys."""
     return f"{key}\x01{element}"
@@ -86,8 +96,7 @@ def rows_of(entry: Entry, token: str, address: str) -> Iterator[dict[str, Any]]:
     """The rows of an entry, one a vector; the text is kept with the first. `token` names its locals."""
     metadata = json.dumps(entry.metadata)
     for name, text in (("key", entry.key), ("text", entry.text), ("metadata", metadata)):
-        if len(text.encode()) > LONGEST_TEXT - 16:
-            raise DiptychError(f"{address}: entry {entry.key[:80]!r}: its {name} is too long for Milvus")
+        _check_length(address, entry.key, name, text)
     cells, width = entry.locals.shape if entry.locals is not None else (0, 0)
     for element, vector in enumerate(entry.vectors):
         yield {
@@ -112,6 +121,14 @@ def moved_rows(rows: Sequence[Any], new: Stamp) -> list[dict[str, Any]]:
     """An entry's rows under another key and stamp."""
     stamp = {"key": new.key, "size": new.size, "changed": new.changed, "digest": new.digest}
     return [dict(row) | stamp | {"spread": spread_of(new.key), "id": row_id(new.key, row["element"])} for row in rows]
+
+
+def described_rows(rows: Sequence[Any], told: Mapping[str, Description], address: str) -> list[dict[str, Any]]:
+    """An entry's rows with another stamp and other columns."""
+    new = told[rows[0]["key"]]
+    _check_length(address, new.stamp.key, "metadata", json.dumps(new.metadata))
+    stamp = {"size": new.stamp.size, "changed": new.stamp.changed, "digest": new.stamp.digest}
+    return [dict(row) | stamp | {"metadata": new.metadata} for row in rows]
 
 
 def entry_of(rows: Sequence[Any], locals: np.ndarray | None) -> Entry:
@@ -153,6 +170,11 @@ def size_of(row: dict[str, Any]) -> int:
         value.nbytes if isinstance(value, np.ndarray) else len(value) if isinstance(value, str) else 8
         for value in row.values()
     )
+
+
+def _check_length(address: str, key: str, name: str, text: str) -> None:
+    if len(text.encode()) > LONGEST_TEXT - 16:
+        raise DiptychError(f"{address}: entry {key[:80]!r}: its {name} is too long for Milvus")
 
 
 def _piece_id(token: str, number: int) -> str:

@@ -4,6 +4,7 @@ Two collections: `name` has a row for each vector of an entry, with all that fil
 properties and the locals, cut into pieces of text as long as the server takes.
 """
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -17,29 +18,35 @@ from diptych.search.stores.milvus_connection import MOST_RESULTS, REQUEST_BYTES,
 from diptych.search.stores.milvus_index import MilvusIndex
 from diptych.search.stores.milvus_rows import (
     RECORD,
+    described_rows,
     entry_of,
     joined,
     make_collections,
     moved_rows,
     piece_ids,
     piece_rows,
-    read_layout,
     row_id,
     rows_of,
     side_row,
     size_of,
 )
 from diptych.search.stores.milvus_search import EntryVectors, MilvusSearcher
+from diptych.search.stores.milvus_watch import PROPERTY, MilvusWatch
 from diptych.search.stores.store import (
     EXACT_UP_TO,
     RECALL_FLOOR,
+    WRITTEN,
     Condition,
+    Description,
     Entry,
     Layout,
+    Record,
     Search,
     Stamp,
+    StoreReplaced,
     are_units,
     check_entries,
+    check_fields,
     check_key,
     check_layout,
     check_queries,
@@ -52,6 +59,8 @@ CHECKED_AT_ONCE = 1024
 
 class MilvusStore:
     """Entries on a Milvus server at milvus://host:port/name; every read sees what was written before (Strong).
+
+    A collection that is made again while it is open is noticed at the next look, as a file's replacement is.
 
     `layout` makes the store where there is none. Entries are sent in requests of up to 32 MiB: each is kept whole or
     not at all, and so is an `add` that fits into one. A call that the server does not answer within `patience` seconds
@@ -76,7 +85,8 @@ class MilvusStore:
                 if layout is None:
                     raise DiptychError(f"{address}: no such index")
                 make_collections(self._server, self._name, self._side, layout)
-            self._layout = read_layout(self._server, self._name)
+            self._watch = MilvusWatch(self._server, self._name, self._side, self._replaced)
+            self._layout = self._watch.layout
             check_layout(self._layout, layout, address)
         except DiptychError:
             self._server.close()
@@ -96,8 +106,13 @@ class MilvusStore:
 
     @property
     def identity(self) -> str:
-        """The address: a collection that was made again is not told from the one before."""
-        return self.address
+        """Which store it is now: its address, and the number that the server gave to its collection."""
+        return f"{self.address} {self._watch.number}"
+
+    @property
+    def state(self) -> str | None:
+        """Nothing that can be asked for quickly tells whether others have changed the collection."""
+        return None
 
     @property
     def dim(self) -> int:
@@ -117,13 +132,17 @@ class MilvusStore:
     @property
     def properties(self) -> dict[str, str]:
         """Small strings by name."""
-        expression = prefix_range("id", "p\x01")
-        rows = (row for page in self._server.pages(self._side, expression, ["data"], ROWS_AT_ONCE) for row in page)
-        return {row["id"][2:]: row["data"] for row in rows}
+        return self._watch.look(self._watch.properties)
 
     def set_properties(self, changes: dict[str, str]) -> None:
         """Add or change properties."""
-        self._put(self._side, [side_row(f"p\x01{name}", value) for name, value in changes.items()])
+        rows = [side_row(f"{PROPERTY}{name}", value) for name, value in changes.items()]
+        self._watch.write(lambda: self._put(self._side, rows))
+        self._watch.noted(changes)
+
+    def delete_properties(self, names: Sequence[str]) -> None:
+        """Remove properties; those that are not there are no error."""
+        self._watch.write(lambda: self._remove(self._side, [f"{PROPERTY}{name}" for name in names]))
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Add entries; one with a key that is there already takes its place."""
@@ -131,22 +150,45 @@ class MilvusStore:
         tokens = [uuid.uuid4().hex if e.locals is not None else "" for e in entries]
         tokened = list(zip(entries, tokens, strict=True))
         records = [row for e, token in tokened for row in rows_of(e, token, self.address)]
-        pieces = (row for e, token in tokened if e.locals is not None for row in piece_rows(token, e.locals))
-        # Locals come first and under a new name: an entry never points at locals that are not there.
-        old = self._locals_of([e.key for e in entries])
-        self._put(self._side, pieces)
-        self._put(self._name, records, self.set_size)
-        self._remove(self._side, [i for ids in old.values() for i in ids])
+
+        def add() -> None:
+            # Locals come first and under a new name: an entry never points at locals that are not there.
+            old = self._locals_of([e.key for e in entries])
+            pieces = (row for e, token in tokened if e.locals is not None for row in piece_rows(token, e.locals))
+            self._put(self._side, pieces)
+            self._put(self._name, records, self.set_size)
+            self._remove(self._side, [i for ids in old.values() for i in ids])
+
+        self._watch.write(add)
+
+    def describe(self, descriptions: Sequence[Description]) -> None:
+        """Entries take other stamps and columns; their vectors stay."""
+        told = {new.stamp.key: new for new in descriptions}
+        for new in descriptions:
+            check_fields(new.stamp.key, "", new.metadata, f"{self.address}: entry {new.stamp.key!r}")
+
+        def describe() -> None:
+            rows = [row for whole in self._whole(list(told)) for row in described_rows(whole, told, self.address)]
+            self._put(self._name, rows, self.set_size)
+
+        self._watch.write(describe)
 
     def delete(self, keys: Sequence[str]) -> int:
         """Remove entries; how many were there."""
-        there = self._locals_of(keys)
-        self._remove(self._name, [i for key in there for i in self._ids(key)])
-        self._remove(self._side, [i for ids in there.values() for i in ids])
-        return len(there)
+
+        def delete() -> int:
+            there = self._locals_of(keys)
+            self._remove(self._name, [i for key in there for i in self._ids(key)])
+            self._remove(self._side, [i for ids in there.values() for i in ids])
+            return len(there)
+
+        return self._watch.write(delete)
 
     def get(self, keys: Sequence[str], *, locals: bool = True) -> list[Entry | None]:
         """Whole entries in the order asked for, None where there is none."""
+        return self._watch.look(lambda: self._get(keys, locals))
+
+    def _get(self, keys: Sequence[str], locals: bool) -> list[Entry | None]:
         stored = {rows[0]["key"]: rows for rows in self._whole(keys)}
         cells: dict[str, np.ndarray] = {}
         if locals:
@@ -163,13 +205,44 @@ class MilvusStore:
         """The stamps of all entries whose key begins with `prefix`, in key order; read a few thousand at a time."""
         expression = " and ".join(["element == 0", *filter(None, [prefix_range("id", prefix)])])
         fields = ["key", "size", "changed", "digest"]
+        begun = self._watch.number
         for page in self._server.pages(self._name, expression, fields, ROWS_AT_ONCE):
+            if self._watch.number != begun:
+                raise StoreReplaced(f"{self.address}: made again while it was read; try again")
             for row in page:
                 yield Stamp(*(row[name] for name in fields))
+
+    def records(self, where: Sequence[Condition] = ()) -> Iterator[Record]:
+        """The entries that fit, in key order, without their vectors."""
+        begun = self._watch.number
+        for place, row in enumerate(
+            self._fitting(where, [], ["text", "size", "digest", "kind", "changed", "metadata"])
+        ):
+            if place % ROWS_AT_ONCE == 0 and self._watch.number != begun:
+                raise StoreReplaced(f"{self.address}: made again while it was read; try again")
+            stamp = Stamp(row["key"], row["size"], row["changed"], row["digest"])
+            yield Record(row["key"], row["kind"], stamp, row["text"], dict(row["metadata"]))
+
+    def columns(self) -> list[str]:
+        """The names of all metadata columns, in order; all of the store is read, since the server has no list."""
+
+        def names() -> list[str]:
+            pages = self._server.pages(self._name, "element == 0", ["metadata"], ROWS_AT_ONCE)
+            return sorted({name for page in pages for row in page for name in row["metadata"]})
+
+        return self._watch.look(names)
+
+    def has_column(self, name: str) -> bool:
+        """Whether any entry has a metadata column of this name."""
+        expression = f"element == 0 and exists metadata[{quoted(name)}]"
+        return self._watch.look(lambda: bool(self._server.query(self._name, expression, ["key"], 1)))
 
     def rename(self, old: str, new: Stamp) -> None:
         """A file moved: the entry takes its new key and stamp, vectors and metadata stay."""
         check_key(new.key, self.address)
+        self._watch.write(lambda: self._rename(old, new))
+
+    def _rename(self, old: str, new: Stamp) -> None:
         stored = self._whole([old])
         if not stored:
             raise DiptychError(f"{self.address}: there is no {old!r} to rename")
@@ -185,6 +258,9 @@ class MilvusStore:
         if top > MOST_RESULTS:
             raise DiptychError(f"{self.address}: top is {top}, but Milvus gives at most {MOST_RESULTS:,} results")
         check_conditions(where)
+        return self._watch.look(lambda: self._search(queries, top, where))
+
+    def _search(self, queries: np.ndarray, top: int, where: Sequence[Condition]) -> Search:
         expression, rest = to_milvus(where)
         expressions = [expression]
         if rest:
@@ -193,9 +269,29 @@ class MilvusStore:
             expressions = [f"spread in {spreads[i : i + NUMBERS_AT_ONCE]}" for i in parts]
         return self._searcher.search(queries, top, expressions, self._index.state())
 
+    def written(self, words: Sequence[str], top: int, where: Sequence[Condition] = ()) -> list[str]:
+        """Keys of entries that fit `where` and in whose column `written` all the words stand; the shortest texts first.
+
+        Servers of 2.3 have no full-text index: all texts that fit are looked through here.
+        """
+        wanted = {word.lower() for word in words}
+
+        def look() -> list[str]:
+            found: list[tuple[int, str]] = []
+            for row in self._fitting(where, [f'metadata["{WRITTEN}"] >= ""'], ["metadata"]):
+                text = str(row["metadata"][WRITTEN]).lower()
+                if wanted <= set(re.findall(r"\w+", text)):
+                    found.append((len(text), row["key"]))
+            return [key for _, key in sorted(found)[:top]]
+
+        return self._watch.look(look) if wanted else []
+
     def background(self, count: int, where: Sequence[Condition] = ()) -> np.ndarray:
         """Vectors (count, K, d) of entries spread over the store, the same every time for the same contents."""
-        total = self.count(where)
+        return self._watch.look(lambda: self._background(count, where))
+
+    def _background(self, count: int, where: Sequence[Condition]) -> np.ndarray:
+        total = self._count(where)
         # `spread` is even over its range, so that a part of the range holds that part of the entries.
         share = 2 * (count + 10) / max(1, total)
         while True:
@@ -209,6 +305,9 @@ class MilvusStore:
     def count(self, where: Sequence[Condition] = ()) -> int:
         """How many entries fit."""
         check_conditions(where)
+        return self._watch.look(lambda: self._count(where))
+
+    def _count(self, where: Sequence[Condition]) -> int:
         expression, rest = to_milvus(where)
         if rest:
             return sum(1 for _ in self._fitting(where, []))
@@ -227,18 +326,27 @@ class MilvusStore:
         """Beyond the exact range, have the server build its approximate index, and measure its recall."""
         if queries is not None:
             queries = check_queries(queries, 1, self._layout, self.address)
-        self._index.prepare(self.count(), self.background(128) if queries is None else queries)
+        self._watch.write(
+            lambda: self._index.prepare(self._count(()), self._background(128, ()) if queries is None else queries)
+        )
 
     def close(self) -> None:
         """Let go of the connection; closing twice is fine."""
         self._server.close()
 
-    def _fitting(self, where: Sequence[Condition], more: list[str]) -> Iterator[dict[str, Any]]:
-        """Key and spread of the entries that fit, decided here where the server cannot."""
+    def _replaced(self) -> None:
+        """Another collection has taken the place of the one before: what was known of that is forgotten."""
+        self._index.forget()
+
+    def _fitting(
+        self, where: Sequence[Condition], more: list[str], wanted: Sequence[str] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """Key and spread of the entries that fit, and wanted fields, decided here where the server cannot."""
         check_conditions(where)
         expression, rest = to_milvus(where)
         whole = " and ".join(["element == 0", *filter(None, [expression]), *more])
-        fields = ["key", "spread"] + (["kind", "changed", "metadata"] if rest else [])
+        decided = ("kind", "changed", "metadata") if rest else ()
+        fields = list(dict.fromkeys(["key", "spread", *decided, *wanted]))
         for page in self._server.pages(self._name, whole, fields, ROWS_AT_ONCE):
             for row in page:
                 if not rest or fits(rest, row["key"], row["kind"], row["changed"], row["metadata"]):

@@ -92,8 +92,10 @@ def _summed(row: tuple[object, ...], checksummed: bool) -> tuple[object, ...]:
     return (*row, zlib.crc32(data)) if checksummed else row
 
 
-def _whole(data: bytes, known: int | None, layout: Layout) -> bool:
+def _whole(data: object, known: int | None, layout: Layout) -> bool:
     """Whether bytes have their length and, where there is one, their checksum."""
+    if not isinstance(data, bytes):  # SQLite keeps what it is given
+        return False
     return len(data) == 4 * layout.set_size * layout.dim and (known is None or zlib.crc32(data) == known)
 
 
@@ -101,7 +103,9 @@ def _unit(data: bytes, layout: Layout) -> bool:
     return bool(are_units(np.frombuffer(data, "<f4").reshape(1, layout.set_size, layout.dim))[0])
 
 
-def _whole_locals(shape: tuple[int, int], data: bytes, known: int | None) -> bool:
+def _whole_locals(shape: tuple[int, int], data: object, known: int | None) -> bool:
+    if not isinstance(data, bytes):
+        return False
     return len(data) == 2 * shape[0] * shape[1] and (known is None or zlib.crc32(data) == known)
 
 

@@ -10,11 +10,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from diptych.common.errors import DiptychError
+from diptych.search.stores.replaced import MADE_WITH, check_replaced, made_with
 from diptych.search.stores.sqlite_making import APPLICATION_ID, VERSION, make_file
 from diptych.search.stores.store import Layout, StoreReplaced, check_layout
-
-# What an index is made with, among a store's properties: another one's vectors cannot be compared with these.
-MADE_WITH = ("model", "locals")
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,7 @@ class SqliteFile:
 
     def noted(self, properties: Mapping[str, str]) -> None:
         """Properties were written; those that a file made again must share are kept in mind."""
-        own = {name: value for name, value in properties.items() if name in MADE_WITH}
-        self._made_with = {**self._made_with, **own}
+        self._made_with = {**self._made_with, **made_with(properties)}
 
     def _look(self) -> None:
         """See that the file is the one that was opened, or open the one that took its place."""
@@ -122,7 +119,7 @@ class SqliteFile:
                 about = self._read_about()
                 # A file of the same inode is another where it was written over.
                 if seen[:2] != self._seen[:2] or about.uid != self._about.uid:
-                    self._check_replaced(about)
+                    check_replaced(self.path, self._about.layout, about.layout, self._made_with, about.made_with)
                     self._about = about
                     self._generation += 1
                 self._seen = seen
@@ -130,19 +127,6 @@ class SqliteFile:
             raise StoreReplaced(
                 f"{self.path}: no such index any more: it was deleted or moved while it was open"
             ) from None
-
-    def _check_replaced(self, about: _About) -> None:
-        where = f"{self.path}: replaced while it was open by an index"
-        if about.layout != self._about.layout:
-            raise StoreReplaced(f"{where} made for {about.layout}, not {self._about.layout}; open it again")
-        if about.made_with == self._made_with:
-            return
-        if "model" not in about.made_with:
-            raise StoreReplaced(f"{where} that was never filled; run `diptych index` again")
-        model, own = (names.get("model") or "vectors from elsewhere" for names in (about.made_with, self._made_with))
-        if model == own:
-            raise StoreReplaced(f"{where} made with {model!r} and other local features; open it again")
-        raise StoreReplaced(f"{where} made with {model!r}, not {own!r}; open it again")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -220,10 +204,14 @@ class SqliteFile:
                 )
             # Version 1 knew one similarity of sets, the default.
             columns = "uid, dim, set_size, alpha" + (", similarity" if version > 1 else "")
-            uid, *sizes = db.execute(f"SELECT {columns} FROM store").fetchone()
+            row = db.execute(f"SELECT {columns} FROM store").fetchone()
             marks = ",".join("?" * len(MADE_WITH))
-            made_with = dict(db.execute(f"SELECT name, value FROM properties WHERE name IN ({marks})", MADE_WITH))
-        return _About(uid, Layout(*sizes), version, made_with)
+            own = dict(db.execute(f"SELECT name, value FROM properties WHERE name IN ({marks})", MADE_WITH))
+        try:
+            uid, *sizes = row
+            return _About(uid, Layout(*sizes), version, own)
+        except (TypeError, ValueError) as error:
+            raise DiptychError(f"damaged: what it was made for cannot be read: {error}", where=self.path) from None
 
 
 def _signature(path: Path) -> tuple[int, int, int, int]:

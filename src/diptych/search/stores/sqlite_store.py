@@ -18,17 +18,22 @@ from diptych.search.stores.sqlite_blobs import (
     insert_blobs,
 )
 from diptych.search.stores.sqlite_file import SqliteFile
+from diptych.search.stores.sqlite_records import ROWS_AT_ONCE, has_column, read_columns, read_records
+from diptych.search.stores.sqlite_written import find_written, keep_written
 from diptych.search.stores.store import (
     EXACT_UP_TO,
     RECALL_FLOOR,
     Condition,
+    Description,
     Entry,
     Hit,
     Layout,
+    Record,
     Search,
     Stamp,
     Value,
     check_entries,
+    check_fields,
     check_key,
     check_queries,
     spread_of,
@@ -40,8 +45,6 @@ if TYPE_CHECKING:  # these need torch, which takes longer to load than an unchan
 
 # Placeholders in one statement.
 KEYS_AT_ONCE = 500
-# Stamps that are read without holding the file.
-ROWS_AT_ONCE = 4096
 
 T = TypeVar("T")
 
@@ -96,6 +99,18 @@ class SqliteStore:
         return f"{self._file.uid} {self._file.generation}"
 
     @property
+    def state(self) -> str | None:
+        """Another text after every change: numbers that only grow, and when the file and its log were written."""
+        from diptych.search.stores.sqlite_vectors import sequence
+
+        identity = self.identity
+        with self._file.reading() as db:
+            numbers = sequence(db, "entries"), sequence(db, "deletions")
+        # An entry that is renamed changes neither number.
+        written = [_written(self.path), _written(self.path.with_name(f"{self.path.name}-wal"))]
+        return f"{identity} {numbers} {written}"
+
+    @property
     def dim(self) -> int:
         """d."""
         return self.layout.dim
@@ -124,6 +139,11 @@ class SqliteStore:
             db.executemany("INSERT OR REPLACE INTO properties VALUES (?, ?)", changes.items())
         self._file.noted(changes)
 
+    def delete_properties(self, names: Sequence[str]) -> None:
+        """Remove properties; those that are not there are no error."""
+        with self._file.writing() as db:
+            db.executemany("DELETE FROM properties WHERE name = ?", ((name,) for name in names))
+
     def add(self, entries: Sequence[Entry]) -> None:
         """Add entries in one transaction; one with a key that is there already takes its place."""
         check_entries(entries, self.layout, self.address)
@@ -147,6 +167,24 @@ class SqliteStore:
                 "INSERT INTO metadata VALUES (?, ?, ?)",
                 ((i, name, value) for i, e in numbered for name, value in e.metadata.items()),
             )
+            keep_written(db, ((i, e.metadata) for i, e in numbered))
+
+    def describe(self, descriptions: Sequence[Description]) -> None:
+        """Entries take other stamps and columns in one transaction; their vectors stay."""
+        for new in descriptions:
+            check_fields(new.stamp.key, "", new.metadata, f"{self.address}: entry {new.stamp.key!r}")
+        with self._file.writing() as db:
+            for new in descriptions:
+                stamp = new.stamp
+                row = db.execute("SELECT id FROM entries WHERE key = ?", (stamp.key,)).fetchone()
+                if row is None:
+                    continue
+                values = (stamp.size, stamp.changed, stamp.digest, row[0])
+                db.execute("UPDATE entries SET size = ?, changed = ?, digest = ? WHERE id = ?", values)
+                db.execute("DELETE FROM metadata WHERE entry = ?", row)
+                columns = ((row[0], name, value) for name, value in new.metadata.items())
+                db.executemany("INSERT INTO metadata VALUES (?, ?, ?)", columns)
+                keep_written(db, [(row[0], new.metadata)])
 
     def delete(self, keys: Sequence[str]) -> int:
         """Remove entries; how many were there."""
@@ -179,6 +217,18 @@ class SqliteStore:
                 return
             after, sign = rows[-1][0], ">"
 
+    def records(self, where: Sequence[Condition] = ()) -> Iterator[Record]:
+        """The entries that fit, in key order, without their vectors."""
+        return read_records(self._file, where)
+
+    def columns(self) -> list[str]:
+        """The names of all metadata columns, in order."""
+        return read_columns(self._file)
+
+    def has_column(self, name: str) -> bool:
+        """Whether any entry has a metadata column of this name."""
+        return has_column(self._file, name)
+
     def rename(self, old: str, new: Stamp) -> None:
         """A file moved: the entry takes its new key and stamp, vectors and metadata stay."""
         check_key(new.key, self.address)
@@ -208,6 +258,12 @@ class SqliteStore:
                 return Search(_hits(db, vectors, best), approximate is None, recall)
         self._live.distrust()
         return self.search(queries, top, where)
+
+    def written(self, words: Sequence[str], top: int, where: Sequence[Condition] = ()) -> list[str]:
+        """Keys of entries that fit `where` and in whose column `written` all the words stand, best first."""
+        check_conditions(where)
+        with self._file.reading() as db:
+            return find_written(db, words, top, *to_sql(where))
 
     def damaged(self) -> Iterator[str]:
         """The keys of entries whose vectors are not as they were written; all of the file is read."""
@@ -272,6 +328,14 @@ class SqliteStore:
         vectors = decoded_vectors(db, self.path, self.layout, [(row[0], *row[-2:]) for row in rows])
         for (i, key, kind, text, size, changed, digest, *_), own in zip(rows, vectors, strict=True):
             yield Entry(key, kind, own, Stamp(key, size, changed, digest), text, metadata.get(i, {}), cells.get(i))
+
+
+def _written(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def _remove(db: sqlite3.Connection, keys: Sequence[str]) -> int:

@@ -237,6 +237,8 @@ class SqliteVectors:
 def sequence(db: sqlite3.Connection, table: str) -> int:
     """The highest number that a table has given out; it is never given again."""
     row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+    if row is not None and not isinstance(row[0], int):
+        raise sqlite3.DatabaseError(f"the number of {table} is not a number")
     return int(row[0]) if row else 0
 
 

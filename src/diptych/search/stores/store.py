@@ -15,6 +15,10 @@ Value = str | float
 Kind = Literal["picture", "sentence"]
 # The fields that every entry has; a metadata column cannot be called so.
 OWN_FIELDS = ("path", "kind", "date")
+# The column of what is written in a picture.
+WRITTEN = "written"
+# The property that says whether what is written in pictures is read.
+TEXT_IN_PICTURES = "text-in-pictures"
 # Up to so many vectors every one is looked at; beyond, an approximate index says which are.
 EXACT_UP_TO = 200_000
 # An approximate index that finds less of what an exact search finds is not used.
@@ -54,11 +58,31 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Record:
+    """What a store knows of an entry besides its vectors."""
+
+    key: str
+    kind: Kind
+    stamp: Stamp
+    text: str = ""
+    metadata: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is new of an entry whose vectors stay: its stamp, and all of its columns."""
+
+    stamp: Stamp
+    metadata: dict[str, Value]
+
+
+@dataclass(frozen=True)
 class Condition:
     """One filter: `field` is "path", "kind", "date" or any metadata column.
 
     matches: a glob pattern on the path or on a column of text; * and ? stand for any characters, folders included
-    date: when the file was changed: "2024", "2024-05", "2024-05-01", "2024-05-01T12:30" or seconds since 1970
+    date: when the picture was taken, or where it does not say when its file was changed: "2024", "2024-05",
+        "2024-05-01", "2024-05-01T12:30" or seconds since 1970
     !=: fits whatever = does not fit, also entries that do not have the column
     """
 
@@ -105,6 +129,10 @@ class Store(Protocol):
         """Which store it is now; one that is made again at the same address has another, where that can be seen."""
 
     @property
+    def state(self) -> str | None:
+        """Another text whenever the contents are others, whoever changed them; None where that cannot be seen."""
+
+    @property
     def dim(self) -> int:
         """d."""
 
@@ -127,8 +155,14 @@ class Store(Protocol):
     def set_properties(self, changes: dict[str, str]) -> None:
         """Add or change properties."""
 
+    def delete_properties(self, names: Sequence[str]) -> None:
+        """Remove properties; those that are not there are no error."""
+
     def add(self, entries: Sequence[Entry]) -> None:
         """Add entries; one with a key that is there already takes its place. All of them or none."""
+
+    def describe(self, descriptions: Sequence[Description]) -> None:
+        """Entries take other stamps and columns, and keep their vectors; those that are not there are left out."""
 
     def delete(self, keys: Sequence[str]) -> int:
         """Remove entries; how many were there."""
@@ -139,11 +173,26 @@ class Store(Protocol):
     def stamps(self, prefix: str = "") -> Iterator[Stamp]:
         """The stamps of all entries whose key begins with `prefix`, in key order, without their vectors."""
 
+    def records(self, where: Sequence[Condition] = ()) -> Iterator[Record]:
+        """The entries that fit, in key order, without their vectors."""
+
+    def columns(self) -> list[str]:
+        """The names of all metadata columns, in order."""
+
+    def has_column(self, name: str) -> bool:
+        """Whether any entry has a metadata column of this name."""
+
     def rename(self, old: str, new: Stamp) -> None:
         """A file moved: the entry takes its new key and stamp, vectors and metadata stay."""
 
     def search(self, queries: np.ndarray, top: int, where: Sequence[Condition] = ()) -> Search:
         """The `top` best of those that fit `where`, for each query (q, K, d), by cosine or smooth-Chamfer."""
+
+    def written(self, words: Sequence[str], top: int, where: Sequence[Condition] = ()) -> list[str]:
+        """Keys of entries that fit `where` and in whose column `written` all the words stand, best first.
+
+        Capital letters do not count.
+        """
 
     def background(self, count: int, where: Sequence[Condition] = ()) -> np.ndarray:
         """Vectors (count, K, d) of entries spread over the store, the same every time for the same contents.
@@ -194,7 +243,7 @@ def check_entries(entries: Sequence[Entry], layout: Layout, address: str) -> Non
 def check_fields(key: str, text: str, metadata: dict[str, Value], where: str) -> None:
     """Refuse what no store can keep of an entry, whatever its vectors are."""
     check_key(key, where)
-    if not _is_unicode(text):
+    if not is_unicode(text):
         raise DiptychError(f"{where}: its text is not valid Unicode")
     for name, value in metadata.items():
         _check_column(name, value, where)
@@ -209,7 +258,7 @@ def are_units(vectors: np.ndarray) -> np.ndarray:
 
 def check_key(key: str, address: str) -> None:
     """Refuse a key that no store can keep: empty, not Unicode, or with the control characters 0 and 1."""
-    if not key or not _is_unicode(key) or "\x00" in key or "\x01" in key:
+    if not key or not is_unicode(key) or "\x00" in key or "\x01" in key:
         raise DiptychError(f"{address}: {key!r} cannot be a key; expected Unicode text without control characters")
 
 
@@ -238,10 +287,10 @@ def spread_of(key: str) -> int:
 
 
 def _check_column(name: str, value: Value, where: str) -> None:
-    if name in OWN_FIELDS or not name or not _is_unicode(name) or "\x00" in name:
+    if name in OWN_FIELDS or not name or not is_unicode(name) or "\x00" in name:
         raise DiptychError(f"{where}: a metadata column cannot be called {name!r}")
     if isinstance(value, str):
-        if not _is_unicode(value) or "\x00" in value:
+        if not is_unicode(value) or "\x00" in value:
             raise DiptychError(f"{where}: metadata {name!r} is not valid Unicode text")
     elif isinstance(value, int) and not isinstance(value, bool):
         if abs(value) >= 1 << 63:
@@ -250,7 +299,8 @@ def _check_column(name: str, value: Value, where: str) -> None:
         raise DiptychError(f"{where}: metadata {name!r} is {value!r}, expected text or a finite number")
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written; half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

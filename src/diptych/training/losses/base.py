@@ -9,7 +9,7 @@ from diptych.training.losses.reduction import Reduction, reduce
 
 
 class Loss(nn.Module, ABC):
-    """A loss on scores (n pictures, m captions).
+    """A loss on scores (n pictures, m captions and any number of foils behind them, which are nobody's captions).
 
     A subclass defines its costs, and says whether they are computed from logits instead of scores.
 
@@ -37,10 +37,10 @@ class Loss(nn.Module, ABC):
         return None
 
     def forward(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int = 0) -> Tensor:
-        """One number, of scores (n pictures, m captions).
+        """One number, of scores (n pictures, m captions and f foils).
 
         owners: (m,), the row of each caption's own picture
-        positive: (n, m), True where picture and caption belong together
+        positive: (n, m + f), True where picture and caption belong together
         epoch: how far the run is, from 0
 
         >>> loss(torch.zeros(2, 2), torch.tensor([0, 1]), torch.eye(2, dtype=torch.bool))

@@ -18,6 +18,8 @@ from diptych.training.losses.reduction import Reduction
 class BCEConfig:
     """CAMP's eq. 14 as meant: -[2 log m(I,C) + log(1 - m(I,C')) + log(1 - m(I',C))], from logits.
 
+    negatives: with `mean`, the conventional loss of CAMP's Table 3: -[log m(I,C) + 1/b Σ log(1 - m)] over the b
+        negative pairs of the batch
     all_negatives_epochs: first epochs that take all negatives whatever `negatives` says
     learned_scale: logits become scale * score + bias, for matchers whose scores are cosines
     """
@@ -52,12 +54,16 @@ class BCELoss(Loss):
     def costs(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int) -> Tensor:
         """Per caption: -2 log m(i, c) - log(1 - m(i, c')) - log(1 - m(i', c)), m = sigmoid(logit) (m,).
 
+        With the mean of negatives: -log m(i, c), and the mean of -log(1 - m) over all negative pairs of the batch.
         -log m = softplus(-z) and -log(1 - m) = softplus(z): exact where a clamped sigmoid has lost its gradient.
         """
         logits = self.log_scale.exp() * scores + self.bias if self.learned_scale else scores
         own, wrong = own_scores(logits, owners), F.softplus(logits)
+        if self.mining.at(epoch) == "mean":
+            pairs = (~positive).sum().clamp(min=1)
+            return F.softplus(-own) + wrong.masked_fill(positive, 0).sum() / pairs
         return (
             2 * F.softplus(-own)
             + self.mining(wrong[owners], ~positive[owners], epoch)
-            + self.mining(wrong.T, ~positive.T, epoch)
+            + self.mining(wrong.T[: len(owners)], ~positive.T[: len(owners)], epoch)
         )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from diptych.common.bounds import check_bounds
 from diptych.training.losses.base import Loss, own_scores
-from diptych.training.losses.mining import Mining, Negatives
+from diptych.training.losses.mining import FirstNegatives, Mining, Negatives
 from diptych.training.losses.reduction import Reduction
 
 
@@ -16,6 +16,7 @@ class HingeConfig:
     """max(0, margin + s(negative) - s(positive)), both directions.
 
     all_negatives_epochs: first epochs that take all negatives whatever `negatives` says
+    first_negatives: what they take of them: the sum (`all`, as VSE∞), or the `mean` (as DivE)
     """
 
     kind: Literal["hinge"] = "hinge"
@@ -23,6 +24,7 @@ class HingeConfig:
     negatives: Negatives = "hardest"
     reduction: Reduction = "mean"
     all_negatives_epochs: int = 0
+    first_negatives: FirstNegatives = "all"
 
     def __post_init__(self) -> None:
         check_bounds(self, "margin", "all_negatives_epochs", low=0)
@@ -38,7 +40,7 @@ class HingeLoss(Loss):
     def __init__(self, config: HingeConfig) -> None:
         super().__init__(config.reduction)
         self.margin = config.margin
-        self.mining = Mining(config.negatives, config.all_negatives_epochs)
+        self.mining = Mining(config.negatives, config.all_negatives_epochs, config.first_negatives)
 
     def collapsed(self, captions: int, epoch: int) -> float | None:
         """The margin, twice, while the hardest negatives count: their gradients cancel out those of the positives."""
@@ -49,6 +51,7 @@ class HingeLoss(Loss):
     def costs(self, scores: Tensor, owners: Tensor, positive: Tensor, epoch: int) -> Tensor:
         """Per caption c with picture i: sum over both directions of [margin + s(negative) - s(i, c)]₊ (m,)."""
         own = own_scores(scores, owners).unsqueeze(1)
-        captions = (self.margin + scores[owners] - own).clamp(min=0)  # (m, m): other captions for picture i
-        pictures = (self.margin + scores.T - own).clamp(min=0)  # (m, n): other pictures for caption c
-        return self.mining(captions, ~positive[owners], epoch) + self.mining(pictures, ~positive.T, epoch)
+        m = len(owners)
+        captions = (self.margin + scores[owners] - own).clamp(min=0)  # (m, m + f): other sentences for picture i
+        pictures = (self.margin + scores.T[:m] - own).clamp(min=0)  # (m, n): other pictures for caption c
+        return self.mining(captions, ~positive[owners], epoch) + self.mining(pictures, ~positive.T[:m], epoch)

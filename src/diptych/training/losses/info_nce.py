@@ -42,5 +42,5 @@ class InfoNCELoss(Loss):
         own = own_scores(logits, owners)
         lowest = torch.finfo(logits.dtype).min
         captions = logits[owners].masked_fill(positive[owners], lowest).logsumexp(1)
-        pictures = logits.T.masked_fill(positive.T, lowest).logsumexp(1)
+        pictures = logits.T.masked_fill(positive.T, lowest)[: len(owners)].logsumexp(1)
         return (torch.logaddexp(captions, own) + torch.logaddexp(pictures, own)) / 2 - own

@@ -6,6 +6,7 @@ from typing import Literal
 from torch import Tensor
 
 Negatives = Literal["hardest", "all", "mean"]
+FirstNegatives = Literal["all", "mean"]
 
 
 @dataclass(frozen=True)
@@ -14,14 +15,16 @@ class Mining:
 
     negatives: the largest cost (`hardest`), the sum of `all`, or their `mean`
     all_negatives_epochs: first epochs that take all negatives whatever `negatives` says
+    first_negatives: what they take of them: the sum (`all`), or the `mean`
     """
 
     negatives: Negatives = "hardest"
     all_negatives_epochs: int = 0
+    first_negatives: FirstNegatives = "all"
 
     def at(self, epoch: int) -> Negatives:
         """Which negatives count in an epoch."""
-        return "all" if epoch < self.all_negatives_epochs else self.negatives
+        return self.first_negatives if epoch < self.all_negatives_epochs else self.negatives
 
     def __call__(self, costs: Tensor, negative: Tensor, epoch: int) -> Tensor:
         """Costs (pairs, candidates), none below 0, to one a pair; 0 where a pair has no negative.

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diptych.common.pages import render
+from diptych.web.middleware.wrong_tokens import WrongTokens
 from diptych.web.responses import problem, unauthorised
 from diptych.web.settings import ServerSettings, is_loopback
 
@@ -19,9 +20,10 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 CHANGES = ("/api/add", "/api/entries")
 OPEN = frozenset({"/health"})
 AUTHORISED = "diptych-authorised"
+_WRONG = "diptych-wrong-token"
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self'; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -45,6 +47,7 @@ class Guard:
         # Cookies are shared by all ports of a machine: another server there must not learn the token itself.
         self._cookie_value = hmac.digest(self._token, b"cookie", "sha256").hex().encode()
         self._names = {name.lower() for name in settings.hosts}
+        self.wrong_tokens = WrongTokens()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what is allowed."""
@@ -61,6 +64,8 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(scope)
+        if scope.pop(_WRONG, False):
+            refusal = await self.wrong_tokens.answer((scope.get("client") or ("",))[0]) or refusal
         await (self.app if refusal is None else refusal)(scope, receive, guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
@@ -71,7 +76,10 @@ class Guard:
             return problem(403, "a page of another site may not do this")
         if path == "/" and method == "GET" and b"token=" in scope["query_string"]:
             return self._welcome(scope)
-        authorised = scope[AUTHORISED] = self._authorised(headers, method)
+        bearer = self._bearer(headers)
+        scope[_WRONG] = bearer is False
+        # Cookies are not counted: a wrong one is an older server's, and nobody guesses one.
+        authorised = scope[AUTHORISED] = bool(bearer) or self._has_cookie(headers, method)
         change = method not in SAFE and path.startswith(CHANGES)
         if authorised or not (change or (not self.settings.loopback and path not in OPEN)):
             return None
@@ -95,10 +103,14 @@ class Guard:
             return False
         return netloc == headers.get("host", "").lower() or (urlsplit(f"//{netloc}").hostname or "") in self._names
 
-    def _authorised(self, headers: Headers, method: str) -> bool:
+    def _bearer(self, headers: Headers) -> bool | None:
+        """Whether the token that is given is the right one; None where none is given."""
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and _same(given.strip().encode("latin-1", "replace"), self._token):
-            return True
+        if scheme.lower() != "bearer" or not given.strip():
+            return None
+        return _same(given.strip().encode("latin-1", "replace"), self._token)
+
+    def _has_cookie(self, headers: Headers, method: str) -> bool:
         for line in headers.getlist("cookie"):
             try:
                 cookie = SimpleCookie(line).get(self._cookie)
@@ -113,6 +125,7 @@ class Guard:
         """The page was opened with the token: a cookie takes it over, and it goes from the address."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if not _same(given.encode("utf-8", "replace"), self._token):
+            scope[_WRONG] = True
             return unauthorised("this is not the token that the server printed when it started")
         response = RedirectResponse("/", 303)
         response.set_cookie(
@@ -136,7 +149,7 @@ def _from_elsewhere(headers: Headers, path: str, method: str) -> bool:
     if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
         return False
     link = method in SAFE and headers.get("sec-fetch-mode") == "navigate"
-    return not link or path.startswith(("/api/", "/pictures/"))
+    return not link or path.startswith(("/api/", "/pictures/", "/media/"))
 
 
 def _is_netloc(text: str) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -19,11 +20,14 @@ from diptych.common.pages import page_environment
 from diptych.explain.why import view_of
 from diptych.search.asking.results import MATCHES
 from diptych.web.errors import Busy, NotFound, TooLarge
-from diptych.web.page.state import OPERATORS, PageState, read_state
+from diptych.web.page.nothing import why_nothing
+from diptych.web.page.state import OPERATORS, ORDERS, PageState, read_state
 from diptych.web.page.view import (
+    RERANKED,
     cards_of,
     chips_of,
     columns_of,
+    end_of,
     facts_of,
     picture_names,
     sample_of,
@@ -31,7 +35,9 @@ from diptych.web.page.view import (
     title_of,
     weights_of,
 )
-from diptych.web.schemas import MOST_TOP, SearchRequest
+from diptych.web.page.words import in_own_words, of_field
+from diptych.web.responses import without_folders
+from diptych.web.schemas import MOST_IDS, SearchRequest
 from diptych.web.service.pictures import read_upload
 from diptych.web.service.uploads import is_upload
 
@@ -75,17 +81,19 @@ def page_router(service: "Service") -> APIRouter:
 def results_page(service: "Service", given: Items) -> Response:
     """The start page, or the results of a search."""
     overview = service.overview()
-    state, answer, problem = PageState(), None, None
+    state, answer, nothing, problem = PageState(), None, None, None
     try:
         state = read_state(given)
         if overview["sentences"] and not overview["pictures"]:
             state = replace(state, kind="sentence")
         if state.asks and overview["entries"]:
-            answer = service.search(_request(state, overview))
+            request = _request(state, overview)
+            answer = service.search(request)
+            if not answer.results:
+                nothing = why_nothing(service, state, request, answer)
     except (DiptychError, Busy) as error:
         problem = error
     reranked = bool(answer and state.rerank and state.can_rerank and overview["reranker"])
-    cards = cards_of(state, answer, reranked) if answer else []
     home = not state.asks and problem is None
     return _rendered(
         "page.html",
@@ -96,9 +104,10 @@ def results_page(service: "Service", given: Items) -> Response:
         view="home" if home else "found",
         title=title_of(state),
         answer=answer,
-        cards=cards,
+        nothing=nothing,
+        cards=cards_of(state, answer) if answer else [],
         reranked=reranked,
-        more=len(cards) == state.top < MOST_TOP,
+        end=end_of(state, answer, reranked) if answer else "",
         sample=sample_of(service) if home and overview["pictures"] else [],
         status=status_of(state, answer) if answer else "",
     )
@@ -123,6 +132,7 @@ def take_picture(service: "Service", given: Items, data: bytes) -> Response:
             view="found",
             title="Diptych",
             answer=None,
+            nothing=None,
             cards=[],
             status="",
         )
@@ -143,6 +153,8 @@ def why_page(service: "Service", given: Items) -> Response:
     except (DiptychError, Busy) as error:
         problem = error
     name = (about or {}).get("path", "A picture")
+    second = service.entries.second(id) if about is not None and _may_play(service, id) else None
+    media = None if second is None else f"/media/{quote(id)}#t={second:g}"
     return _rendered(
         "why.html",
         service,
@@ -154,7 +166,9 @@ def why_page(service: "Service", given: Items) -> Response:
         id=id,
         known=about is not None,
         can_show=service.entries.may_show(id),
+        uploaded=is_upload(id),
         name=name,
+        media=media,
         about=about,
         sentence=sentence,
         model=model,
@@ -169,9 +183,7 @@ def _request(state: PageState, overview: Mapping[str, Any]) -> SearchRequest:
     try:
         return SearchRequest.model_validate(asked)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = " ".join(str(part) for part in first["loc"] if part not in ("TextTerm", "PictureTerm"))
-        raise DiptychError(f"{first['msg'][:1].lower()}{first['msg'][1:]}", where=place) from None
+        raise DiptychError(of_field(error.errors()[0])) from None
 
 
 def _about(service: "Service", id: str) -> dict[str, str]:
@@ -188,6 +200,10 @@ def _about(service: "Service", id: str) -> dict[str, str]:
     if entry.stamp.size:
         facts["size"] = f"{entry.stamp.size / 1e6:.2f} MB"
     return facts | {name: str(value) for name, value in entry.metadata.items() if name not in facts}
+
+
+def _may_play(service: "Service", id: str) -> bool:
+    return service.settings.originals and service.entries.may_show(id)
 
 
 def _rendered(
@@ -213,7 +229,10 @@ def _rendered(
             columns=columns_of(overview),
             shown_filters=chips_of(state),
             names=picture_names(service, state),
-            error=None if problem is None else _as_sentence(str(problem)),
+            error=None if problem is None else without_folders(in_own_words(problem)),
+            may_open=service.desktop.can_open,
+            originals=service.settings.originals,
+            on_this_machine=service.settings.loopback,
             **values,
         )
     )
@@ -223,9 +242,8 @@ def _rendered(
 @cache
 def _environment() -> Environment:
     environment = page_environment()
-    environment.globals.update(operators=OPERATORS, weights=weights_of, matches_from=MATCHES, thumb=THUMB, large=LARGE)
+    environment.globals.update(
+        operators=OPERATORS, orders=ORDERS, weights=weights_of, matches_from=MATCHES, thumb=THUMB, large=LARGE,
+        most_reranked=RERANKED, most_ids=MOST_IDS,
+    )  # fmt: skip
     return environment
-
-
-def _as_sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")

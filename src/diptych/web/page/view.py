@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from diptych.web.page.state import OPERATORS, PageState
-from diptych.web.schemas import Duplicate, FoundEntry, SearchAnswer
+from diptych.web.page.state import OPERATORS, ORDERS, PageState
+from diptych.web.schemas import MOST_PLACES, Duplicate, FoundEntry, SearchAnswer, SearchFields
 
 if TYPE_CHECKING:
     from diptych.web.service.service import Service
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 SAMPLE = 12
 # A sample is spread over so many entries at most, so that the start page of a large index is quick too.
 LOOKED_AT = 600
+# Letters at the end of a name that are always seen: a number and an ending.
+TAIL = 9
+# How many re-ranking looks at where nothing else is said.
+RERANKED = int(SearchFields.model_fields["depth"].default)
 WEIGHTS = (2.0, 1.0, 0.5, -0.5, -1.0, -2.0)
 
 
@@ -34,6 +38,12 @@ class Named:
         """What stands before it."""
         return self.path[: len(self.path) - len(self.name)]
 
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The name in two: where there is no room for all of it the first is cut short, so that its end is seen."""
+        cut = len(self.name) - TAIL if len(self.name) > 2 * TAIL else len(self.name)
+        return self.name[:cut], self.name[cut:]
+
 
 @dataclass(frozen=True)
 class Twin(Named):
@@ -46,8 +56,11 @@ class Twin(Named):
 class Card(Named):
     """One result.
 
-    move: places that re-ranking moved it up, negative for down; None without re-ranking
+    move: places that re-ranking moved it up, negative for down; None without re-ranking, and where they are sorted
+    stages: the two models' own scores, where there are two
     why: the address that explains it; None where it takes a picture and there is none
+    media, second: of a video, its address and where in it the picture is; None for what does not play
+    written: what is written in it, where the query's words stand there
     """
 
     kind: str
@@ -55,9 +68,13 @@ class Card(Named):
     score: float
     confidence: float | None
     move: int | None
+    stages: str
     why: str | None
     duplicates: tuple[Twin, ...]
     can_show: bool
+    media: str | None = None
+    second: float | None = None
+    written: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,28 +85,27 @@ class Chip:
     text: str
 
 
-def cards_of(state: PageState, answer: SearchAnswer, reranked: bool) -> list[Card]:
+def cards_of(state: PageState, answer: SearchAnswer) -> list[Card]:
     """The results of an answer."""
-    # Among what is shown: folded duplicates and what a filter hides would count as places otherwise.
-    before = sorted(result.place_before for result in answer.results if result.place_before is not None)
-    cards = []
-    for place, result in enumerate(answer.results):
-        moved = before.index(result.place_before) - place if reranked and result.place_before is not None else None
-        cards.append(_card(state, result, moved))
-    return cards
+    return [_card(state, result) for result in answer.results]
 
 
-def _card(state: PageState, result: FoundEntry, moved: int | None) -> Card:
+def _card(state: PageState, result: FoundEntry) -> Card:
     duplicates = tuple(Twin(twin.id, twin.path, _why(state, result, twin)) for twin in result.duplicates)
+    stages = ""
+    if result.retrieval is not None:
+        again = "could not be compared again" if result.rerank is None else f"{result.rerank:.3f} when compared again"
+        stages = f"{result.retrieval:.3f} when searching, {again}"
     return Card(
-        result.id, result.path, result.kind, result.text, result.score, result.confidence, moved,
-        _why(state, result, result), duplicates, result.picture is not None,
+        result.id, result.path, result.kind, result.text, result.score, result.confidence,
+        None if state.sort else result.moved, stages, _why(state, result, result), duplicates,
+        result.picture is not None, result.media, result.second, result.written,
     )  # fmt: skip
 
 
 def _why(state: PageState, result: FoundEntry, shown: FoundEntry | Duplicate) -> str | None:
     model = "reranker" if state.rerank and state.can_rerank else None
-    if result.kind == "picture":
+    if result.kind != "sentence":
         return state.url("/why", id=shown.id, sentence=state.sentence or None, model=model)
     if not state.picture:
         return None
@@ -125,15 +141,37 @@ def title_of(state: PageState) -> str:
 
 def status_of(state: PageState, answer: SearchAnswer) -> str:
     """How many results there are, and how long it took, for eyes and ears."""
-    count, noun = len(answer.results), "picture" if state.kind == "picture" else "sentence"
-    told = f"{count} {noun}{'' if count == 1 else 's'}"
-    if answer.matches is False and count:
+    count = len(answer.results)
+    told = counted(count, state.kind)
+    if state.after:
+        told = f"Places {state.after + 1:,} to {state.after + count + answer.left_out:,}: {told}"
+    elif answer.matches is False and count:
         told = f"The nearest {told}"
     elif count > 1:
-        told += ", best first"
+        told += f", {ORDERS.get(state.sort, 'sorted')}"
+    if answer.left_out and count:
+        told += f" · {answer.left_out} less sure {'is' if answer.left_out == 1 else 'are'} not shown"
     total = answer.timings.get("total")
-    seconds = "" if total is None else f" · {total:.2f} s"
+    seconds = "" if total is None else " · at once" if total < 0.005 else f" · {total:.2f} s"
     return told + ("" if answer.exact else " · approximate search") + seconds
+
+
+def end_of(state: PageState, answer: SearchAnswer, reranked: bool) -> str:
+    """What is said behind the last result; empty where the list goes on, or where everything was shown."""
+    if answer.more or not answer.results:
+        return ""
+    if state.after + state.top >= MOST_PLACES:
+        return f"These were the best {MOST_PLACES:,}. Say it more closely, or filter, to see others."
+    if reranked and len(answer.results) + state.after >= RERANKED:
+        return f"These were the best {RERANKED}: no more are compared again. Without re-ranking the list goes on."
+    if state.sure and answer.left_out:
+        return "Behind these, nothing is sure enough to be called a match."
+    return ""
+
+
+def counted(count: int, kind: str) -> str:
+    """Such as `1 picture` or `1,234 sentences`."""
+    return f"{count:,} {kind}{'' if count == 1 else 's'}"
 
 
 def facts_of(overview: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ SentPicture = Annotated[UploadFile, File(description="A picture: jpeg, png, webp
 _WHAT = {
     400: "The body cannot be read.",
     401: "The token is missing or wrong.",
-    403: "Asked for by a page of another site.",
+    403: "Asked for by a page of another site, or not allowed here.",
     404: "There is no such entry, upload or picture.",
     408: "The body came too slowly.",
     413: "More bytes or pixels than are taken.",

@@ -17,6 +17,7 @@ router = APIRouter(tags=["search"])
 def picture_options(
     kind: Annotated[Kind, Form()] = "picture",
     top: Annotated[int, Form(ge=1, le=schemas.MOST_TOP)] = 24,
+    offset: Annotated[int, Form(ge=0, le=schemas.MOST_PLACES - 1)] = 0,
     where: Annotated[list[Annotated[str, Field(min_length=1, max_length=300)]], Form(max_length=16)] = [],  # noqa: B006
     path: Annotated[str | None, Form(max_length=300)] = None,
     threshold: Annotated[float | None, Form(allow_inf_nan=False)] = None,
@@ -25,11 +26,12 @@ def picture_options(
     depth: Annotated[int, Form(ge=1, le=schemas.MOST_DEPTH)] = 100,
     fusion: Annotated[Fusion, Form()] = "sum",
     group: Annotated[float | None, Form(gt=0, le=1)] = None,
+    sort: Annotated[str | None, Form(min_length=1, max_length=100)] = None,
 ) -> schemas.SearchRequest:
     """The options of a search as fields of a form."""
     return schemas.SearchRequest.model_construct(
-        kind=kind, top=top, where=where, path=path, threshold=threshold, least_confidence=least_confidence,
-        rerank=rerank, depth=depth, fusion=fusion, group=group, terms=[],
+        kind=kind, top=top, offset=offset, where=where, path=path, threshold=threshold,
+        least_confidence=least_confidence, rerank=rerank, depth=depth, fusion=fusion, group=group, sort=sort, terms=[],
     )  # fmt: skip
 
 
@@ -41,7 +43,7 @@ async def search(service: Serving, request: schemas.SearchRequest) -> schemas.Se
 
 @router.get("/api/search", responses=told(404))
 async def search_line(service: Serving, line: Annotated[schemas.LineRequest, Query()]) -> schemas.SearchAnswer:
-    """Search with a line as people type it: a sentence, or terms with + and -."""
+    """Search with a line as people type it: a sentence, or terms with + and - between them."""
     options = {name: value for name, value in line if name != "q"}
     request = schemas.SearchRequest.model_construct(terms=terms_of_line(line.q), **options)
     return await service.done(service.begin_search(request))

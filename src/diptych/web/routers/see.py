@@ -2,10 +2,12 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi.responses import FileResponse
 
 from diptych.web import schemas
 from diptych.web.routers.common import Serving, told
+from diptych.web.routers.files import may_have_originals
 
 Size = Literal["160", "320", "640", "1280", "full"]
 
@@ -37,6 +39,18 @@ async def picture(
     """A picture of the index, or an upload, as a JPEG."""
     data = await service.done(service.begin("pictures", service.make_thumbnail, id, size))
     return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=300"})
+
+
+@router.get(
+    "/media/{id}",
+    response_class=FileResponse,
+    responses=told(404) | {200: {"content": {"video/*": {}}, "description": "The video, or the range asked for."}},
+    dependencies=[Depends(may_have_originals)],
+)
+async def media(service: Serving, id: Annotated[schemas.Id, Path()]) -> FileResponse:
+    """The video that a frame of the index is from, as it is; players ask for ranges of it."""
+    path, kind = await service.done(service.begin("pictures", service.entries.media, id))
+    return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, max-age=300"})
 
 
 @router.get("/api/overview", responses=told())

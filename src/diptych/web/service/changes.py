@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,15 +11,13 @@ from diptych.search.filling.new_entry import picture_of
 from diptych.search.filling.walk import FoundFile
 from diptych.search.index import Index
 from diptych.search.stores.store import Value
+from diptych.web.service.left_over import OURS, UploadsFolder
 from diptych.web.service.pictures import FORMATS, open_upload, read_upload
 
 # The keys of sentences that were added begin so, and can never be those of files.
 SENTENCES = "added/"
 # What confidences stand against is worked out again when so much of the index has changed.
 DRIFT, LEAST_DRIFT = 0.1, 20
-
-# The name of an added picture's file: the hash of its content.
-_OURS = re.compile(r"[0-9a-f]{32}\.[a-z0-9]+")
 
 
 class Changes:
@@ -32,6 +29,7 @@ class Changes:
     def __init__(self, index: Index, folder: Path, most_pixels: int) -> None:
         self.index = index
         self.folder = Path(os.path.abspath(folder))
+        self.uploads = UploadsFolder(self.folder, index)
         self.most_pixels = most_pixels
         self._changed = 0
 
@@ -45,6 +43,7 @@ class Changes:
         suffixes = [FORMATS[open_upload(data, self.most_pixels).format or ""] for _, data in files]
         entries, new = {}, []
         try:
+            self.uploads.claim()
             for (name, data), suffix in zip(files, suffixes, strict=True):
                 path = self.folder / (hashlib.blake2b(data, digest_size=16).hexdigest() + suffix)
                 if not path.exists():
@@ -81,7 +80,7 @@ class Changes:
         """Take an entry out of the index. The file of an added picture goes with it; other files stay."""
         deleted = self.index.delete([key])
         path = Path(key)
-        ours = path.parent == self.folder and _OURS.fullmatch(path.name) and not path.is_symlink()
+        ours = path.parent == self.folder and OURS.fullmatch(path.name) and not path.is_symlink()
         if deleted and ours:
             try:
                 path.unlink(missing_ok=True)

@@ -1,10 +1,13 @@
 """What ids of the outside stand for: entries of the index, their pictures, and uploads."""
 
+import os
+
 from PIL import Image
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Open
 from diptych.search.index import Index
+from diptych.search.stores.keys import second_of
 from diptych.search.stores.store import Entry
 from diptych.web.errors import NotFound
 from diptych.web.service.folders import Folders
@@ -12,6 +15,13 @@ from diptych.web.service.ids import Ids
 from diptych.web.service.pictures import SIZES, jpeg_of, opener
 from diptych.web.service.recent import Recent
 from diptych.web.service.uploads import Uploads, is_upload
+
+# What browsers are told that videos are; nothing that they would run.
+VIDEO_TYPES = {
+    ".3gp": "video/3gpp", ".avi": "video/x-msvideo", ".m2ts": "video/mp2t", ".m4v": "video/mp4",
+    ".mkv": "video/x-matroska", ".mov": "video/quicktime", ".mp4": "video/mp4", ".mpeg": "video/mpeg",
+    ".mpg": "video/mpeg", ".mts": "video/mp2t", ".ogv": "video/ogg", ".webm": "video/webm", ".wmv": "video/x-ms-wmv",
+}  # fmt: skip
 
 
 class Entries:
@@ -72,6 +82,26 @@ class Entries:
                 raise NotFound("the picture of this entry cannot be read any more") from None
             self._thumbnails.put(name, data, len(data))
         return data
+
+    def media(self, id: str) -> tuple[str, str]:
+        """The file of the video that an entry is a frame of, and its type; an error for anything else."""
+        entry = self.get(id)
+        if second_of(entry.key) is None:
+            raise NotFound("this entry is no frame of a video")
+        real = self.folders.resolve(entry.key)
+        kind = VIDEO_TYPES.get(os.path.splitext(real)[1].lower())
+        if kind is None:  # a link with another ending
+            raise NotFound("there is no video to show of this entry")
+        return real, kind
+
+    def second(self, id: str) -> float | None:
+        """The second of a video that an entry is a frame of; None for anything else."""
+        key = self.ids.key(id)
+        return None if key is None else second_of(key)
+
+    def version(self, id: str) -> object:
+        """What is another where the picture of an id is another."""
+        return id if is_upload(id) else (id, self.get(id).stamp)
 
     def may_show(self, id: str) -> bool:
         """Whether an id reads like one with a picture to show."""

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterable, Sequence
 
+from diptych.data.video import clock
 from diptych.search.index import Index
-from diptych.search.stores.keys import file_of
+from diptych.search.stores.keys import file_of, second_of
 from diptych.web.errors import NotFound
 
 
@@ -31,12 +32,13 @@ class Folders:
 
     def shown(self, key: str) -> str:
         """A key as people see it: from the folder that was indexed, without what lies above."""
-        file = file_of(key)
+        file, second = file_of(key), second_of(key)
+        part = key[len(file) :] if second is None else f" at {clock(second)}"
         inside = [root for root in self.roots if _within(file, root)]
         if not inside:
-            return os.path.basename(file) + key[len(file) :] if os.path.isabs(file) else key
+            return (os.path.basename(file) if os.path.isabs(file) else file) + part
         root = max(inside, key=len)
-        return os.path.basename(key) if file == root else key[len(root.rstrip(os.sep)) + 1 :]
+        return (os.path.basename(file) if file == root else file[len(root.rstrip(os.sep)) + 1 :]) + part
 
 
 def _within(path: str, root: str) -> bool:

@@ -11,22 +11,29 @@ from diptych.common.errors import DiptychError
 from diptych.data.pictures import heic_is_read
 from diptych.explain.why import plain
 from diptych.search.index import Index
-from diptych.search.stores.store import Kind, Value
+from diptych.search.stores.keys import file_of
+from diptych.search.stores.store import Condition, Kind, Value
 from diptych.web.schemas import PictureTerm, RerankRequest, SearchAnswer, SearchRequest, TextTerm
+from diptych.web.service.answers import Answers
 from diptych.web.service.changes import Changes
+from diptych.web.service.desktop import Desktop
 from diptych.web.service.entries import Entries
 from diptych.web.service.explaining import Explainer
-from diptych.web.service.finding import Finder, Job, check_terms, job_of, terms_of_line
+from diptych.web.service.finding import Finder, Job, check_terms, conditions_of, job_of, terms_of_line
 from diptych.web.service.folders import Folders, indexed_folders
 from diptych.web.service.holdings import Holdings
 from diptych.web.service.ids import ids_of
 from diptych.web.service.lanes import Lanes
 from diptych.web.service.metrics import Metrics
+from diptych.web.service.originals import Originals
+from diptych.web.service.recent import Recent
 from diptych.web.service.uploads import Uploads
 from diptych.web.settings import ServerSettings, uploads_beside
+from diptych.web.streaming import Places
 
 R = TypeVar("R")
 FORGET_AFTER = 4096
+ZIPS_AT_ONCE = 4
 
 
 class Service:
@@ -41,9 +48,14 @@ class Service:
         self.ids = ids_of(index)
         self.uploads = Uploads()
         self.entries = Entries(index, self.ids, self.folders, self.uploads)
+        self.originals = Originals(self.entries, self.folders)
+        self.desktop = Desktop(settings)
+        self.zips = Places(ZIPS_AT_ONCE, "zips")
         self.holdings = Holdings(index, settings)
-        self.finder = Finder(index, self.ids, self.folders, self.entries.term_value)
+        self.answers = Answers(lambda: index.store.state, settings.remembered)
+        self.finder = Finder(index, self.ids, self.folders, self.entries.term_value, settings.originals)
         self._explainer = Explainer(index, settings.rerank)
+        self._explanations: Recent[dict[str, Any]] = Recent(64 << 20, 200)
         self.metrics = Metrics(lambda: self.lanes.sizes(), self.holdings.counts)
         self.lanes = Lanes(settings, self.finder.run, self._run_mixed, self.metrics.batch)
         self._mixed_so_far = 0
@@ -83,8 +95,11 @@ class Service:
     # Searching.
 
     def begin_search(self, request: SearchRequest, picture: Image.Image | None = None) -> Future[SearchAnswer]:
-        """A search on its way to where it is done."""
+        """A search on its way to where it is done, or what was found the last time if nothing changed since."""
         job = job_of(request, self.settings.rerank, picture)
+        return self.answers.of(job, self._begin_job)
+
+    def _begin_job(self, job: Job) -> Future[SearchAnswer]:
         if job.options.rerank is not None:
             return self.begin("rerank", self._search_alone, job)
         return self.lanes.search(job)
@@ -92,6 +107,10 @@ class Service:
     def search(self, request: SearchRequest) -> SearchAnswer:
         """The best entries for a query."""
         return self.wait(self.begin_search(request))
+
+    def fitting(self, request: SearchRequest) -> int:
+        """How many entries of its kind pass the filters of a request."""
+        return self.index.count([*conditions_of(request), Condition("kind", "=", request.kind)])
 
     def _run_mixed(self, jobs: Sequence[Job]) -> Sequence[SearchAnswer | Exception]:
         self._mixed_so_far += len(jobs)
@@ -149,7 +168,20 @@ class Service:
 
     def make_explanation(self, id: str, sentence: str, model: str) -> dict[str, Any]:
         """The same, in the thread that calls it, which must be the only one."""
-        return self._explainer.explain(self.entries.picture(id), sentence, model)
+        picture = self.entries.picture(id)  # an error where it may not be seen any more
+        name = (self.entries.version(id), sentence, model)
+        told = self._explanations.get(name)
+        if told is None:
+            told = self._explainer.explain(picture, sentence, model)
+            self._explanations.put(name, told, 64 * (1 + len(told["words"])) * (1 + told["regions"]))
+        return told
+
+    # Files.
+
+    def open_folder(self, id: str) -> str:
+        """Open the folder of a picture on this machine's desktop; the name of the folder."""
+        self.entries.get(id)
+        return self.desktop.show(file_of(self.originals.path(id)))
 
     # Vectors.
 

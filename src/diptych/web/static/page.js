@@ -1,66 +1,83 @@
 // Makes the page livelier. It asks for the same pages that plain links and forms lead to, and puts their parts in place;
 // only the why-map (why.js) draws anything itself.
-import { wire } from './why.js';
+import { all, ask, calm, one, say, toast, words } from './ask.js';
+import { mark } from './chosen.js';
+import { given } from './give.js';
+import { explain, explainAt, isOpen, itemById, itemOf, show, shut, watch } from './viewer.js';
 
-const one = (selector, from = document) => from.querySelector(selector);
-const all = (selector, from = document) => [...from.querySelectorAll(selector)];
-const calm = matchMedia('(prefers-reduced-motion: reduce)');
-const dialog = one('#why-dialog');
 const box = one('#q');
 const results = () => one('#results');
 let shown = results() ? results().dataset.url : null;  // the address of the results on the page
-let asked = null;  // what stops the request under way
-let opener = null;  // where the focus goes back to when the explanation closes
+let submitted = '';  // what stood in the box when it was asked for
 
 document.documentElement.classList.remove('plain');
 
-async function ask(url, options = {}) {
-  if (asked) asked.abort();
-  const mine = asked = new AbortController();
-  document.body.classList.add('busy');
-  try {
-    const response = await fetch(url, { credentials: 'same-origin', signal: mine.signal, ...options });
-    const kind = response.headers.get('content-type') || '';
-    if (!kind.startsWith('text/html')) throw new Error(await told(response, kind));
-    return new DOMParser().parseFromString(await response.text(), 'text/html');
-  } finally {
-    if (asked === mine) {
-      asked = null;
-      document.body.classList.remove('busy');
-    }
-  }
-}
-
-async function told(response, kind) {
-  const problem = kind.startsWith('application/json') ? (await response.json()).error : null;
-  return typeof problem === 'string' ? problem : `The server answered ${response.status}.`;
-}
-
-function say(text) {
-  const status = one('[data-part=status]');
-  if (status) status.textContent = text;
-}
-
 function failed(error) {
   if (error.name === 'AbortError') return;
-  say(error instanceof TypeError ? 'The server does not answer. Try again in a moment.' : error.message);
+  say(words(error));
 }
 
 // Results.
 
-async function visit(url, { push = true, more = false, options = {}, keep = true } = {}) {
+async function visit(url, { push = true, options = {}, keep = true } = {}) {
+  submitted = box.value;
   try {
     const next = await ask(url, options);
     const found = one('#results', next);
     if (!found || !results()) return location.assign(found ? found.dataset.url : url);
-    if (push) history[more ? 'replaceState' : 'pushState']({}, '', found.dataset.url);
-    const count = all('#found > li').length;
+    if (push) history.pushState({}, '', found.dataset.url);
     place(next, keep);
-    if (more) all('#found > li')[count]?.querySelector('.open').focus();
-    else if (push) scrollTo({ top: 0, behavior: calm.matches ? 'auto' : 'smooth' });
+    if (push) scrollTo({ top: 0, behavior: calm.matches ? 'auto' : 'smooth' });
   } catch (error) {
     failed(error);
   }
+}
+
+// More results, behind those that are there; whether there were any.
+let going = null;
+function more() {
+  const link = one('#load-more');
+  if (!link) return Promise.resolve(false);
+  going ||= goOn(link).finally(() => { going = null; });
+  return going;
+}
+
+async function goOn(link) {
+  const of = shown;
+  link.classList.add('loading');
+  link.textContent = 'Looking for more…';
+  try {
+    const next = await ask(link.dataset.more);
+    if (of !== shown) return false;
+    const fresh = all('#found > li', next);
+    one('#found').append(...fresh);
+    one('#after').replaceChildren(...(one('#after', next)?.childNodes || []));
+    const count = all('#found > li').length, noun = one('#found.grid') ? 'pictures' : 'sentences';
+    say(`${count.toLocaleString('en')} ${noun} so far`);
+    const address = new URL(shown, location);
+    address.searchParams.set('top', Math.min(200, count));
+    shown = address.pathname + address.search;
+    if (!isOpen()) history.replaceState({}, '', shown);
+    else history.replaceState({ ...history.state, base: shown }, '');
+    mark();
+    roam(document.activeElement?.closest('#found > li'));
+    watchEnd();
+    return fresh.length > 0;
+  } catch (error) {
+    link.classList.remove('loading');
+    link.textContent = 'Show more';
+    failed(error);
+    return false;
+  }
+}
+
+// The list goes on by itself for those who scroll; from 200 on, when it is asked to, so that the page has an end.
+const near = new IntersectionObserver(entries => {
+  if (scrollY > 0 && entries.some(entry => entry.isIntersecting) && all('#found > li').length < 200) more();
+}, { rootMargin: '400px' });
+function watchEnd() {
+  near.disconnect();
+  if (one('#load-more')) near.observe(one('#load-more'));
 }
 
 function place(next, keep) {
@@ -77,11 +94,14 @@ function place(next, keep) {
   document.body.className = next.body.className;
   shown = results().dataset.url;
   const wanted = one('#q', next);
-  if (!keep || document.activeElement !== box) box.value = wanted.value;
+  // What was typed since stays; what was asked for is as the server has it, with its + and - as chips.
+  if (!keep || document.activeElement !== box || box.value === submitted) box.value = wanted.value;
   box.placeholder = wanted.placeholder;
   for (const field of all('#more, #column, #value')) field.value = '';
   refocus(focused);
+  mark();
   roam();
+  watchEnd();
   move(before);
 }
 
@@ -118,86 +138,49 @@ function address(form, submitter) {
 async function upload(file) {
   if (!file) return;
   if (!file.type.startsWith('image/')) return say(`${file.name || 'That'} is not a picture.`);
-  if (dialog.open) shut();
+  if (isOpen()) shut();
   say('Looking at the picture…');
   const body = new FormData();
   body.append('file', file, file.name || 'pasted');
   await visit(one('#upload').getAttribute('action'), { options: { method: 'POST', body }, keep: false });
 }
 
-const files = event => [...(event.dataTransfer || event.clipboardData)?.files || []];
-const carries = event => [...event.dataTransfer?.types || []].includes('Files');
-let over = 0;
-function hover(by) {
-  over = by === 0 ? 0 : Math.max(0, over + by);
-  one('.drop').hidden = over === 0;
+given(upload);
+
+// One result, large. It has an address, and going back closes it.
+
+const aside = (address, id) => {
+  const url = new URL(address, location);
+  url.searchParams.set('show', id);
+  return url.pathname + url.search;
+};
+function sameList(one, other) {
+  const plain = [one, other].map(address => new URL(address, location));
+  for (const url of plain) url.searchParams.delete('top');
+  return plain[0].href === plain[1].href;
 }
-addEventListener('dragenter', event => { if (carries(event)) { event.preventDefault(); hover(1); } });
-addEventListener('dragover', event => { if (carries(event)) event.preventDefault(); });
-addEventListener('dragleave', event => { if (carries(event)) hover(-1); });
-addEventListener('drop', event => {
-  if (!carries(event)) return;
-  event.preventDefault();
-  hover(0);
-  upload(files(event)[0]);
+let quiet = false;  // the address is right already
+watch({
+  leave,
+  more,
+  shown(item, asWhy, first, address) {
+    if (quiet) return;
+    const url = asWhy ? address || item.why : aside(shown, item.id);
+    history[first ? 'pushState' : 'replaceState']({ id: item.id, why: asWhy && url, base: shown }, '', url);
+  },
 });
-addEventListener('paste', event => {
-  const picture = files(event).find(file => file.type.startsWith('image/'));
-  if (!picture) return;
-  event.preventDefault();
-  upload(picture);
-});
 
-// The explanation.
-
-async function why(url, { push = true, from = null } = {}) {
-  const first = !dialog.open;
-  if (first) {
-    opener = from;
-    one('#why-place').replaceChildren(one('#why-waits').content.cloneNode(true));
-    const thumb = from && one('img', from);
-    if (thumb) one('#why-place img').src = thumb.src;
-    dialog.showModal();
-    one('#why-title').focus();
-  }
-  if (push) history[first ? 'pushState' : 'replaceState']({ why: true, base: shown }, '', url);
-  const focused = document.activeElement?.id;
-  try {
-    const next = one('#why', await ask(url));
-    if (!dialog.open) return;
-    if (!next) throw new Error('The server has no explanation.');
-    one('#why-place').replaceChildren(next);
-    explain(next);
-    (document.getElementById(focused || '') || one('#why-title', next)).focus();
-  } catch (error) {
-    if (error.name === 'AbortError' || !dialog.open) return;
-    const note = one('.said', dialog).appendChild(document.createElement('p'));
-    note.className = 'problem';
-    note.setAttribute('role', 'alert');
-    note.textContent = error instanceof TypeError ? 'The server does not answer.' : error.message;
-  }
-}
-
-function explain(article) {
-  one('.figures', article)?.removeAttribute('open');  // they are open for those without script
-  if (article.dataset.explanation) wire(article, JSON.parse(article.dataset.explanation));
-}
-
-function shut() {
-  dialog.close();
-  one('#why-place').replaceChildren();
-  if (opener?.isConnected) opener.focus({ preventScroll: true });
-  else one('#found .open[tabindex="0"]')?.focus({ preventScroll: true });
-  opener = null;
+function quietly(work) {
+  quiet = true;
+  work();
+  quiet = false;
 }
 
 // Closing is going back, so that the address is that of the results again.
 function leave() {
-  if (history.state?.why) history.back();
+  if (history.state?.id) history.back();
   else shut();
 }
-dialog.addEventListener('cancel', event => { event.preventDefault(); leave(); });
-dialog.addEventListener('click', event => { if (event.target === dialog) leave(); });
 
 // What people do.
 
@@ -205,16 +188,24 @@ addEventListener('click', event => {
   if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   const link = event.target.closest?.('a, [data-close]');
   if (!link) return;
-  if (link.hasAttribute('data-close') && dialog.open) {
+  if (link.hasAttribute('data-close') && isOpen()) {
     event.preventDefault();
     leave();
-  } else if (link.hasAttribute('data-why') && results()) {
+  } else if (link.hasAttribute('data-why') && isOpen()) {
     event.preventDefault();
-    why(link.getAttribute('href'), { from: link });
+    explainAt(link.getAttribute('href'));
+  } else if (link.hasAttribute('data-open') && results()) {
+    event.preventDefault();
+    const item = itemOf(link);
+    show(item, { asWhy: item.sentence, from: link });
+  } else if (link.id === 'load-more' && results()) {
+    event.preventDefault();
+    const count = all('#found > li').length;
+    more().then(() => all('#found > li')[count]?.querySelector('.open').focus());
   } else if (link.hasAttribute('data-live') && results()) {
     event.preventDefault();
-    if (dialog.open) shut();
-    visit(link.getAttribute('href'), { more: link.dataset.live === 'more', keep: false });
+    if (isOpen()) shut();
+    visit(link.getAttribute('href'), { keep: false });
   }
 });
 addEventListener('submit', event => {
@@ -225,9 +216,9 @@ addEventListener('submit', event => {
   } else if (form.id === 'search' && results()) {
     event.preventDefault();
     visit(address(form, event.submitter));
-  } else if (form.hasAttribute('data-why') && results()) {
+  } else if (form.hasAttribute('data-why') && isOpen()) {
     event.preventDefault();
-    why(address(form, event.submitter));
+    explainAt(address(form, event.submitter));
   }
 });
 addEventListener('change', event => {
@@ -240,21 +231,25 @@ addEventListener('change', event => {
 });
 addEventListener('popstate', async event => {
   if (!results()) return location.reload();
-  const base = event.state?.why ? event.state.base : location.pathname + location.search;
-  if (dialog.open) shut();
-  if (base !== shown) await visit(base, { push: false, keep: false });
-  if (event.state?.why) why(location.pathname + location.search, { push: false });
+  const { id, why, base = location.pathname + location.search } = event.state || {};
+  if (isOpen()) quietly(shut);
+  // A list that went on while a picture was large is the same list.
+  if (sameList(base, shown)) { if (!id) history.replaceState({}, '', shown); }
+  else await visit(base, { push: false, keep: false });
+  const item = id && itemById(id);
+  if (item) quietly(() => show(item, { asWhy: Boolean(why), address: why || null }));
 });
+addEventListener('load', event => { if (event.target.tagName === 'IMG') event.target.classList.add('in'); }, true);
 addEventListener('error', event => {
   if (event.target.tagName === 'IMG') event.target.closest('.open, .stage, .chip')?.classList.add('gone');
 }, true);
 
 // Keys: / goes to the box; arrows move among the results, of which one is reached with Tab.
 
-const typing = element => Boolean(element?.closest?.('input, select, textarea, [contenteditable]'));
+const typing = element => Boolean(element?.closest?.('input:not([type=checkbox]), select, textarea, [contenteditable]'));
 addEventListener('keydown', event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === '/' && !typing(event.target) && !dialog.open) {
+  if (event.key === '/' && !typing(event.target) && !isOpen()) {
     event.preventDefault();
     box.focus();
     box.select();
@@ -288,12 +283,19 @@ function roam(current = null) {
   const cards = all('#found > li');
   for (const card of cards) {
     const here = card === (current || cards[0]);
-    for (const link of all('a, summary', card)) link.tabIndex = here ? 0 : -1;
+    for (const link of all('a, summary, input', card)) link.tabIndex = here ? 0 : -1;
   }
 }
 
 if (results()) {
+  const wanted = new URLSearchParams(location.search).get('show');
   history.replaceState({}, '', shown);
+  for (const picture of all('img')) if (picture.complete) picture.classList.add('in');
+  mark();
   roam();
+  watchEnd();
+  const item = wanted && itemById(wanted);
+  if (item) show(item);
+  else if (wanted) toast('That picture is not among these results.');
 }
 if (one('main > #why')) explain(one('main > #why'));

@@ -4,8 +4,15 @@ import pytest
 import torch
 
 from diptych.common.errors import DiptychError
+from diptych.matchers.bounded.memory import (
+    MemoryBudget,
+    available_ram,
+    free_memory,
+    is_out_of_memory,
+    item_bytes,
+    read_bytes,
+)
 from diptych.matchers.kept import Kept
-from diptych.scoring.memory import MemoryBudget, available_ram, free_memory, is_out_of_memory, item_bytes, read_bytes
 
 CPU = torch.device("cpu")
 NOWHERE = Path("/nowhere")

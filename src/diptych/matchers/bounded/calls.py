@@ -5,14 +5,17 @@ A faster kernel belongs behind these: in the matcher's own `score` and `score_pa
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from diptych.common.errors import DiptychError
-from diptych.matchers.base import Matcher
+from diptych.matchers.bounded.memory import MemoryBudget, is_out_of_memory
 from diptych.matchers.kept import Kept
-from diptych.scoring.memory import MemoryBudget, is_out_of_memory
+
+if TYPE_CHECKING:  # a matcher scores its own `similarity` through here
+    from diptych.matchers.base import Matcher
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -24,7 +27,7 @@ def check_dtype(dtype: torch.dtype | None) -> None:
 
 
 def score_matrix(
-    matcher: Matcher, images: Kept, texts: Kept, budget: MemoryBudget, dtype: torch.dtype | None
+    matcher: "Matcher", images: Kept, texts: Kept, budget: MemoryBudget, dtype: torch.dtype | None
 ) -> Tensor:
     """Scores of all pairs (n, m), float32 on the CPU; cut in halves until each call fits the budget."""
     n, m = len(images), len(texts)
@@ -42,7 +45,7 @@ def score_matrix(
 
 
 def score_aligned(
-    matcher: Matcher,
+    matcher: "Matcher",
     images: Kept,
     pictures: Tensor,
     texts: Kept,
@@ -69,7 +72,7 @@ def score_aligned(
 
 
 def _attempt(
-    matcher: Matcher, dtype: torch.dtype | None, last: bool, call: Callable[[Callable[[Kept], Kept]], Tensor]
+    matcher: "Matcher", dtype: torch.dtype | None, last: bool, call: Callable[[Callable[[Kept], Kept]], Tensor]
 ) -> Tensor | None:
     """One call's scores, or none where memory ran out; with `last`, when nothing can be halved, that is an error.
 
@@ -92,7 +95,7 @@ def _attempt(
 
 
 @contextmanager
-def _no_gradient(matcher: Matcher, dtype: torch.dtype | None) -> Iterator[None]:
+def _no_gradient(matcher: "Matcher", dtype: torch.dtype | None) -> Iterator[None]:
     half = dtype is not None and dtype != torch.float32
     with matcher.inference(), torch.autocast(matcher.device.type, dtype if half else None, enabled=half):
         yield

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.scoring.groups import WORTHWHILE, like_lengths
+from diptych.matchers.bounded.groups import WORTHWHILE, like_lengths
 
 
 @given(st.lists(st.integers(1, 60), max_size=200), st.integers(1, 50))
