@@ -72,7 +72,7 @@ def test_a_later_request_that_does_not_end_ends_the_connection(monkeypatch: pyte
 
 
 def test_one_too_many_is_closed_and_there_is_room_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "most_connections", lambda: 2)
+    monkeypatch.setattr(connections, "most_connections", lambda _: 2)
 
     async def run() -> None:
         async with serving() as open_connection:
@@ -105,3 +105,4 @@ def test_there_are_fewer_connections_than_files(monkeypatch: pytest.MonkeyPatch)
     for files, wanted in ((1024, 832), (100_000, 1000), (256, 64), (64, 8), (resource.RLIM_INFINITY, 1000)):
         monkeypatch.setattr("resource.getrlimit", lambda _, files=files: (files, files))
         assert most_connections() == wanted
+        assert most_connections(2) == min(wanted, 500)

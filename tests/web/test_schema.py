@@ -23,11 +23,11 @@ EXAMPLES = 40
 OPERATIONS = {
     "POST /api/search", "GET /api/search", "POST /api/search/picture", "POST /api/uploads", "POST /api/rerank",
     "GET /api/explain", "GET /pictures/{id}", "GET /api/overview", "POST /api/embed", "POST /api/embed/picture",
-    "POST /api/add", "POST /api/add/sentences", "DELETE /api/entries/{id}", "GET /health", "GET /metrics",
+    "POST /api/add", "POST /api/add/sentences", "DELETE /api/entries/{id}", "GET /health", "GET /ready", "GET /metrics",
     "GET /media/{id}",
     "GET /pictures/{id}/original", "POST /api/zip", "POST /api/paths", "POST /api/open-folder",
 }  # fmt: skip
-WITHOUT_INPUT = {"GET /api/overview", "GET /health", "GET /metrics"}
+WITHOUT_INPUT = {"GET /api/overview", "GET /health", "GET /ready", "GET /metrics"}
 ANSWERED = WITHOUT_INPUT | {
     "POST /api/search", "GET /api/explain", "GET /pictures/{id}", "POST /api/uploads", "POST /api/add",
     "POST /api/add/sentences",

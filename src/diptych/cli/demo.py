@@ -49,7 +49,8 @@ def command(
 def _serve(demo: "Demo", port: int | None, as_json: bool) -> None:
     """The page over the demo's index, until Ctrl-C."""
     try:
-        from diptych.web.run import bound, run_server
+        from diptych.web.listening import bound
+        from diptych.web.run import run_server
         from diptych.web.settings import ServerSettings, address_of
     except ImportError as error:
         raise DiptychError(f"the page needs the package {error.name}; install diptych[serve], or --no-serve") from None

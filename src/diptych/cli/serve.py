@@ -50,6 +50,7 @@ def command(
         int, typer.Option(min=0, help="Most searches whose answers are kept until the index changes.")
     ] = 500,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 30,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that serve, each with its own models.")] = 1,
     device: DeviceOption = "auto",
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
@@ -57,7 +58,7 @@ def command(
     """Serve the page and the HTTP interface of an index, until Ctrl-C."""
     # Read when NumPy and torch are loaded, further below: several pieces of work at once must not fight over the cores.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // 2)))
+        os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // max(2, workers))))
     from diptych.search.index import Index
     from diptych.search.stores.address import default_index
 
@@ -73,7 +74,6 @@ def command(
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise DiptychError(f"serving needs the package {error.name}; install diptych[serve]") from None
-    from diptych.web.run import run_server
     from diptych.web.settings import MEBIBYTE, ServerSettings
 
     settings = ServerSettings(
@@ -91,9 +91,21 @@ def command(
         timeout=timeout,
         originals=originals,
         remembered=remember,
+        workers=workers,
     )
     with Index.open(address, device=device) as opened:
-        run_server(settings, opened, lambda taken: _tell(taken, len(opened), not token, as_json))
+
+        def started(taken: ServerSettings) -> None:
+            _tell(taken, len(opened), not token, as_json)
+
+        if workers == 1:
+            from diptych.web.run import run_server
+
+            run_server(settings, opened, started)
+        else:
+            from diptych.web.workers import run_workers
+
+            run_workers(settings, opened, device, started)
     print("stopped", file=sys.stderr)
 
 

@@ -20,10 +20,12 @@ from diptych.web.middleware.limits import LimitBody
 from diptych.web.middleware.measure import Measure
 from diptych.web.middleware.pages import ErrorPages, error_page, wants_page
 from diptych.web.middleware.security import HEADERS, Guard
+from diptych.web.middleware.tallies import MemoryTally, SharedTally
 from diptych.web.page.routes import page_router
 from diptych.web.responses import problem, unauthorised
 from diptych.web.routers import change, files, search, see, server, vectors
 from diptych.web.service.service import Service
+from diptych.web.service.shared import Shared
 from diptych.web.settings import ServerSettings
 
 # Styles and scripts of the page, and those that it shares with pages in files.
@@ -31,9 +33,12 @@ STATIC: list[str | tuple[str, str]] = [(f"diptych.{room}", "static") for room in
 _PLAIN = {404: "there is nothing at this address", 405: "this address does not take that method"}
 
 
-def create_app(settings: ServerSettings, index: Index) -> FastAPI:
-    """The application over an open index, which stays the caller's to close. Its `state.service` does the work."""
-    service = Service(settings, index)
+def create_app(settings: ServerSettings, index: Index, shared: Shared | None = None) -> FastAPI:
+    """The application over an open index, which stays the caller's to close. Its `state.service` does the work.
+
+    shared: what it shares with the other worker processes of the server, where there are any
+    """
+    service = Service(settings, index, shared)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -57,7 +62,8 @@ def create_app(settings: ServerSettings, index: Index) -> FastAPI:
     app.mount("/static", StaticFiles(packages=STATIC), name="static")
     # The last that is added stands first.
     app.add_middleware(LimitBody, settings=settings)
-    app.add_middleware(Guard, settings=settings)
+    tally = MemoryTally() if shared is None else SharedTally(shared.wrong_tokens)
+    app.add_middleware(Guard, settings=settings, tally=tally)
     app.add_middleware(ErrorPages)
     app.add_middleware(Measure, metrics=service.metrics)
     return app

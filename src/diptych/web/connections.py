@@ -13,21 +13,23 @@ OTHER_FILES, BACKLOG = 128, 64
 HEADERS_WITHIN = 20.0
 
 
-def most_connections() -> int:
-    """How many connections there may be: fewer where the system allows the process fewer files."""
+def most_connections(workers: int = 1) -> int:
+    """How many connections each of so many processes may have: fewer where the system allows a process fewer files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_CONNECTIONS if files < 0 else max(8, min(MOST_CONNECTIONS, files - OTHER_FILES - BACKLOG))
+    share = max(8, MOST_CONNECTIONS // workers)
+    return share if files < 0 else max(8, min(share, files - OTHER_FILES - BACKLOG))
 
 
 class BoundedProtocol(H11Protocol):
     """HTTP as uvicorn speaks it, over connections that are few enough and not silent."""
 
+    workers = 1
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """One more too many is closed before it can ask for anything."""
         super().connection_made(transport)
-        if len(self.connections) > most_connections():
+        if len(self.connections) > most_connections(self.workers):
             transport.abort()
         else:
             self._expect()
@@ -52,3 +54,8 @@ class BoundedProtocol(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+
+def bounded_protocol(workers: int) -> type[BoundedProtocol]:
+    """The same where so many processes share the connections."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"workers": workers})

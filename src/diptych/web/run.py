@@ -1,4 +1,4 @@
-"""The server from its start to its end: models first, then the port; a signal ends it with the index whole."""
+"""One process that serves, from its start to its end: models first, then the port; a signal ends it cleanly."""
 
 import signal
 import socket
@@ -10,13 +10,16 @@ from importlib import import_module
 from importlib.util import find_spec
 
 import uvicorn
+from fastapi import FastAPI
 
-from diptych.common.errors import DiptychError
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.connections import BACKLOG, BoundedProtocol
-from diptych.web.service.left_over import ASIDE, UploadsFolder
+from diptych.web.connections import BACKLOG, bounded_protocol
+from diptych.web.listening import bound
+from diptych.web.notify import notify
+from diptych.web.service.shared import Shared
 from diptych.web.settings import ServerSettings, cores_each
+from diptych.web.tidying import tidy_uploads
 
 # The seconds for which a thread may keep the interpreter while others want it. A model's forward pass asks for it some
 # hundred times: at Python's own 5 ms a busy server would spend most of its time waiting.
@@ -30,67 +33,57 @@ def run_server(settings: ServerSettings, index: Index, started: Callable[[Server
 
     started: told the settings, with the port that was taken, when everything is loaded and the port is open
     """
-    sys.setswitchinterval(SWITCH)
-    limit_blas()
+
+    def ready() -> None:
+        started(settings)
+        notify("READY=1")
+
     with bound(settings.host, settings.port) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
-        app = create_app(settings, index)
-        app.state.service.warm()
-        _tidy(app.state.service.changes.uploads)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            http=BoundedProtocol,
-            backlog=BACKLOG,
-            timeout_graceful_shutdown=GRACE,
-        )
-        server = _Server(config, lambda: started(settings))
-        with _quiet_signals():
-            server.run(sockets=[listener])
+        app = loaded_app(settings, index)
+        tidy_uploads(settings, index)
+        serve(app, settings, listener, ready)
+        notify("STOPPING=1")
 
 
-def _tidy(uploads: UploadsFolder) -> None:
-    """Put uploads aside that no entry speaks of; a folder that cannot be tidied is no reason not to serve."""
-    try:
-        count = uploads.tidy()
-    except (DiptychError, OSError) as error:
-        print(f"note: {uploads.folder} could not be tidied: {error}", file=sys.stderr)
-        return
-    if count:
-        files = "1 upload" if count == 1 else f"{count:,} uploads"
-        place = uploads.folder / ASIDE
-        print(f"note: {files} without an entry put aside in {place}, for a month", file=sys.stderr)
+def loaded_app(settings: ServerSettings, index: Index, shared: Shared | None = None) -> FastAPI:
+    """The application with its models loaded, in a process that does nothing but serve it."""
+    sys.setswitchinterval(SWITCH)
+    limit_blas(settings.workers)
+    app = create_app(settings, index, shared)
+    app.state.service.warm()
+    return app
 
 
-def limit_blas() -> None:
+def serve(app: FastAPI, settings: ServerSettings, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Listen and answer until a signal; ready: called when the port is open."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        http=bounded_protocol(settings.workers),
+        # asyncio accepts as many connections in one go as it lets wait. Of several processes at one socket, the first
+        # to wake would take them all: each takes one at a time, and how many may wait is said again below.
+        backlog=BACKLOG if settings.workers == 1 else 1,
+        timeout_graceful_shutdown=GRACE,
+    )
+
+    def listening() -> None:
+        listener.listen(BACKLOG)
+        ready()
+
+    with _quiet_signals():
+        _Server(config, listening).run(sockets=[listener])
+
+
+def limit_blas(workers: int) -> None:
     """Let NumPy's products use no more threads than the models do; those of several requests would wait for each other.
 
     Before NumPy is loaded the environment says it (`diptych serve` does that); afterwards only threadpoolctl can.
     """
     if find_spec("threadpoolctl") is not None:
-        import_module("threadpoolctl").threadpool_limits(cores_each(), "blas")
-
-
-@contextmanager
-def bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that holds the port and does not listen yet; one sentence where it cannot be had."""
-    try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = addresses[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise DiptychError(f"--host {host}: not an address of this machine: {error.strerror}") from None
-    with listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address)
-        except OSError as error:
-            raise DiptychError(
-                f"{host}:{port} cannot be opened: {error.strerror}; choose another with --port"
-            ) from None
-        yield listener
+        import_module("threadpoolctl").threadpool_limits(cores_each(workers), "blas")
 
 
 class _Server(uvicorn.Server):

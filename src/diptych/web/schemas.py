@@ -278,6 +278,13 @@ class Health(BaseModel):
     version: str
 
 
+class Ready(BaseModel):
+    """That the server can answer."""
+
+    status: Literal["ready"]
+    version: str
+
+
 class ErrorAnswer(BaseModel):
     """What was wrong, in one sentence."""
 

@@ -30,6 +30,7 @@ class ServerSettings:
     originals: whether the files of pictures may be had as they are, with all that is written in them
     remembered: most searches whose answers are kept until the index changes; 0 keeps none
     credits: a line that the page shows about where its pictures come from
+    workers: processes that serve; each has its share of the limits on what may wait
     """
 
     host: str = "127.0.0.1"
@@ -48,11 +49,12 @@ class ServerSettings:
     originals: bool = True
     remembered: int = 500
     credits: str | None = None
+    workers: int = 1
 
     def __post_init__(self) -> None:
         if not _TOKEN.fullmatch(self.token):
             raise DiptychError("token: expected 8 to 256 letters, digits and signs without spaces")
-        for name in ("max_upload", "max_pixels", "batch", "queue"):
+        for name in ("max_upload", "max_pixels", "batch", "queue", "workers"):
             if getattr(self, name) < 1:
                 raise DiptychError(f"expected at least 1, got {getattr(self, name)}", where=name.replace("_", " "))
         if self.remembered < 0:
@@ -65,10 +67,18 @@ class ServerSettings:
         """Whether only this machine can reach it."""
         return is_loopback(self.host)
 
+    def share(self, most: int) -> int:
+        """What one worker may have of something that all together may have so many of.
 
-def cores_each() -> int:
+        >>> ServerSettings(workers=3).share(16), ServerSettings(workers=3).share(2)
+        (5, 1)
+        """
+        return max(1, most // self.workers)
+
+
+def cores_each(workers: int = 1) -> int:
     """The cores that one piece of work may take: several pieces, and the server itself, share them all."""
-    return max(1, (os.cpu_count() or 1) // 2)
+    return max(1, (os.cpu_count() or 1) // max(2, workers))
 
 
 def is_loopback(host: str) -> bool:
@@ -88,6 +98,11 @@ def uploads_beside(address: str) -> Path:
         return data_folder() / "uploads"
     path = Path(os.path.abspath(address))
     return path.with_name(path.name.removesuffix(".db") + ".uploads")
+
+
+def uploads_of(settings: ServerSettings, address: str) -> Path:
+    """Where the pictures that are added to an index are kept."""
+    return Path(os.path.abspath(settings.uploads or uploads_beside(address)))
 
 
 def address_of(settings: ServerSettings) -> str:

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.middleware import wrong_tokens
+from diptych.web.middleware import tallies, wrong_tokens
+from diptych.web.middleware.tallies import MemoryTally, SharedTally
 from diptych.web.middleware.wrong_tokens import FREE, LONGEST, MOST_HELD, WrongTokens, delay_after, network_of
 from diptych.web.settings import ServerSettings
 from tests.web.models import own_folders, unchanged_index, vse_folder
@@ -74,7 +76,7 @@ def test_guesses_in_parallel_are_told_to_come_back(monkeypatch: pytest.MonkeyPat
     async def guess() -> list[int | None]:
         gate = asyncio.Event()
         Waits(monkeypatch, gate)
-        counter = WrongTokens()
+        counter = WrongTokens(MemoryTally())
         for _ in range(FREE):
             await counter.answer("10.0.0.1")
         tasks = [asyncio.create_task(counter.answer("10.0.0.1")) for _ in range(MOST_HELD + 3)]
@@ -91,15 +93,26 @@ def test_guesses_in_parallel_are_told_to_come_back(monkeypatch: pytest.MonkeyPat
     assert asyncio.run(guess()) == [429, 429, 429]
 
 
-def test_clients_are_forgotten_when_quiet_or_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wrong_tokens, "MOST_CLIENTS", 3)
-    counter = WrongTokens()
-    assert [counter._noted("a", now).wrong for now in (0, 1, 2)] == [1, 2, 3]
-    assert counter._noted("a", 3 + wrong_tokens.FORGET).wrong == 1
-    for name in "bcdefg":
-        counter._noted(name, 5)
-    assert len(counter) == 3
-    assert counter._noted("a", 6).wrong == 1
+@pytest.mark.parametrize("kind", ["memory", "shared"])
+def test_clients_are_forgotten_when_quiet_or_too_many(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tallies, "MOST_CLIENTS", 3)
+    tally = MemoryTally() if kind == "memory" else SharedTally(tmp_path / "wrong.db")
+    assert [tally.noted("a", now) for now in (0, 1, 2)] == [1, 2, 3]
+    assert tally.noted("a", 3 + tallies.FORGET) == 1
+    for i, name in enumerate("bcdefg"):
+        tally.noted(name, 700 + i)
+    assert len(tally) == 3
+    assert [tally.noted(name, 710) for name in "ga"] == [2, 1]
+
+
+def test_several_processes_count_together(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.db"
+    one, other = SharedTally(path), SharedTally(path)
+    assert [tally.noted("a", 1) for tally in (one, other, one)] == [1, 2, 3]
+    path.write_bytes(b"no database")
+    assert SharedTally.noted(other, "a", 2) > 1000  # what cannot be counted is held back for longest
 
 
 def test_a_client_is_its_network() -> None:

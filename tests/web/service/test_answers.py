@@ -6,6 +6,7 @@ from diptych.search.index import Index
 from diptych.search.stores.store import Stamp
 from diptych.web.errors import NotFound
 from diptych.web.schemas import SearchAnswer, SearchRequest, TextTerm
+from diptych.web.service.figures import LaneFigures
 from diptych.web.service.service import Service
 from diptych.web.settings import ServerSettings
 from tests.encoders.pictures import picture
@@ -20,7 +21,7 @@ def counting(service: Service) -> list[int]:
     """How many jobs each batch that is searched for has."""
     sizes: list[int] = []
     batcher = service.lanes.sentences
-    batcher._seen = sizes.append
+    batcher._figures = LaneFigures(batch=sizes.append)
     return sizes
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from diptych.web.errors import Busy
 from diptych.web.service.batching import Batcher
+from diptych.web.service.figures import LaneFigures
 from diptych.web.service.pools import Pool
 
 
@@ -25,7 +26,7 @@ class Doubling:
 
 def test_what_waits_goes_together() -> None:
     work, sizes = Doubling(), list[int]()
-    batcher = Batcher("tests", work, most=4, wait=0, seen=sizes.append)
+    batcher = Batcher("tests", work, most=4, wait=0, figures=LaneFigures(batch=sizes.append))
     first = batcher.submit(0)
     assert work.began.wait(10)
     futures = [batcher.submit(job) for job in range(1, 7)]
@@ -60,13 +61,15 @@ def test_others_are_waited_for_a_moment() -> None:
 
 def test_too_many_are_refused() -> None:
     work = Doubling()
-    batcher = Batcher("tests", work, most=1, wait=0, queue=2)
+    told: list[int] = []
+    figures = LaneFigures(waiting=told.append, refused=lambda: told.append(-1))
+    batcher = Batcher("tests", work, most=1, wait=0, queue=2, figures=figures)
     batcher.submit(0)
     assert work.began.wait(10)
     waiting = [batcher.submit(1), batcher.submit(2)]
     with pytest.raises(Busy, match="tests"):
         batcher.submit(4)
-    assert batcher.refused == 1
+    assert told == [1, 0, 1, 2, -1]
     work.go.set()
     assert [future.result(10) for future in waiting] == [2, 4]
     batcher.close()
@@ -122,12 +125,14 @@ def test_a_pool_has_a_short_queue() -> None:
         assert go.wait(10)
         return 1
 
-    pool = Pool("tests", workers=1, waiting=1)
+    told: list[int] = []
+    figures = LaneFigures(waiting=told.append, refused=lambda: told.append(-1))
+    pool = Pool("tests", workers=1, waiting=1, figures=figures)
     futures = [pool.submit(work), pool.submit(work)]
     assert began.wait(10)
     with pytest.raises(Busy, match="tests"):
         pool.submit(work)
-    assert (pool.size, pool.refused) == (2, 1)
+    assert (pool.size, told) == (2, [1, 2, -1])
     futures[1].cancel()
     again = pool.submit(work)
     go.set()

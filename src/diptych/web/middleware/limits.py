@@ -46,7 +46,7 @@ class LimitBody:
             return
         if not upload:
             await self._limited(scope, receive, send, most)
-        elif self._uploads >= UPLOADS_AT_ONCE:
+        elif self._uploads >= self.settings.share(UPLOADS_AT_ONCE):
             busy = problem(503, "too many uploads at once; try again in a moment", {"Retry-After": "1"} | _CLOSE)
             await busy(scope, receive, send)
         else:

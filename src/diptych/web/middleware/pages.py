@@ -10,7 +10,7 @@ from diptych.common.pages import render
 from diptych.web.page.words import of_status
 
 # What is no page has no errors that are pages.
-NO_PAGES = ("/api/", "/static/", "/health", "/metrics", "/openapi.json")
+NO_PAGES = ("/api/", "/static/", "/health", "/ready", "/metrics", "/openapi.json")
 
 
 class ErrorPages:

@@ -11,14 +11,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diptych.common.pages import render
-from diptych.web.middleware.wrong_tokens import WrongTokens
+from diptych.web.middleware.tallies import Tally
+from diptych.web.middleware.wrong_tokens import MOST_HELD, WrongTokens
 from diptych.web.responses import problem, unauthorised
 from diptych.web.settings import ServerSettings, is_loopback
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # Whatever changes the index lies below these.
 CHANGES = ("/api/add", "/api/entries")
-OPEN = frozenset({"/health"})
+OPEN = frozenset({"/health", "/ready"})
 AUTHORISED = "diptych-authorised"
 _WRONG = "diptych-wrong-token"
 POLICY = (
@@ -40,14 +41,14 @@ HEADERS = {
 class Guard:
     """Stands before everything else: a request that may not be here is answered before its body is read."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, tally: Tally) -> None:
         self.app, self.settings = app, settings
         self._token = settings.token.encode()
         self._cookie = f"diptych-{settings.port}"
         # Cookies are shared by all ports of a machine: another server there must not learn the token itself.
         self._cookie_value = hmac.digest(self._token, b"cookie", "sha256").hex().encode()
         self._names = {name.lower() for name in settings.hosts}
-        self.wrong_tokens = WrongTokens()
+        self.wrong_tokens = WrongTokens(tally, settings.share(MOST_HELD))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what is allowed."""

@@ -4,67 +4,49 @@ import asyncio
 import ipaddress
 import math
 import time
-from collections import OrderedDict
-from dataclasses import dataclass
 
 from starlette.responses import Response
 
+from diptych.web.middleware.tallies import Tally
 from diptych.web.responses import problem
 
 # So many wrong tokens of a client are answered at once: people mistype.
 FREE = 10
 # The seconds for which the next answer is held back; twice as long each time, up to the longest.
 FIRST, LONGEST = 0.25, 8.0
-# After so many seconds without a wrong token a client begins anew.
-FORGET = 600.0
-# Clients that are kept in mind, and answers of one client that are held back at a time.
-MOST_CLIENTS, MOST_HELD = 4096, 4
-
-
-@dataclass
-class _Client:
-    wrong: int = 0
-    last: float = 0.0
-    held: int = 0
+# Answers of one client that are held back at a time.
+MOST_HELD = 4
 
 
 class WrongTokens:
-    """Counts wrong tokens by the client's address, in bounded memory.
+    """Holds answers to wrong tokens back, by how many of them a client's address has sent.
 
     The right token is never held back or refused here, whoever else guesses from the same address: only what was
     found to be wrong comes here. Guesses in parallel are told to come back (429).
+
+    tally: counts them; most_held: answers of one client that are held back at a time
     """
 
-    def __init__(self) -> None:
-        self._clients: OrderedDict[str, _Client] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._clients)
+    def __init__(self, tally: Tally, most_held: int = MOST_HELD) -> None:
+        self._tally, self._most_held = tally, most_held
+        self._held: dict[str, int] = {}
 
     async def answer(self, address: str) -> Response | None:
         """Wait for as long as this client's wrong tokens call for; the answer, where it guesses in parallel."""
-        client = self._noted(network_of(address), time.monotonic())
-        delay = delay_after(client.wrong)
-        if delay and client.held >= MOST_HELD:
+        name = network_of(address)
+        delay = delay_after(self._tally.noted(name, time.monotonic()))
+        held = self._held.get(name, 0)
+        if delay and held >= self._most_held:
             sentence = "too many wrong tokens; come back later"
             return problem(429, sentence, {"Retry-After": str(math.ceil(delay)), "Connection": "close"})
-        client.held += 1
+        self._held[name] = held + 1
         try:
             await asyncio.sleep(delay)
         finally:
-            client.held -= 1
+            self._held[name] -= 1
+            if not self._held[name]:
+                del self._held[name]
         return None
-
-    def _noted(self, name: str, now: float) -> _Client:
-        """One more wrong token of a client; those that were quiet for longest are forgotten first."""
-        client = self._clients.pop(name, None)
-        if client is None or now - client.last > FORGET:
-            client = _Client()
-        self._clients[name] = client
-        client.wrong, client.last = client.wrong + 1, now
-        while len(self._clients) > MOST_CLIENTS:
-            self._clients.popitem(last=False)
-        return client
 
 
 def delay_after(wrong: int) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from diptych.web.errors import Busy
+from diptych.web.service.figures import LaneFigures
 
 J = TypeVar("J")
 A = TypeVar("A")
@@ -38,17 +39,16 @@ class Batcher(Generic[J, A]):
         wait: float = 0.003,
         queue: int = 256,
         ready: Callable[[], None] | None = None,
-        seen: Callable[[int], None] | None = None,
+        figures: LaneFigures = LaneFigures(),  # noqa: B008
     ) -> None:
         self.name = name
         self.most, self.wait, self.queue = most, wait, queue
         self._work = work
-        self._ready, self._seen = ready, seen
+        self._ready, self._figures = ready, figures
         self._jobs: deque[_Waiting[J, A]] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closing = False
-        self.refused = 0
 
     @property
     def size(self) -> int:
@@ -60,13 +60,14 @@ class Batcher(Generic[J, A]):
         waiting: _Waiting[J, A] = _Waiting(job)
         with self._changed:
             if len(self._jobs) >= self.queue:
-                self.refused += 1
+                self._figures.refused()
                 raise Busy(f"too many requests of this kind ({self.name}) are waiting; try again in a moment")
             if self._thread is None:
                 self._closing = False
                 self._thread = threading.Thread(target=self._run, name=f"diptych-{self.name}", daemon=True)
                 self._thread.start()
             self._jobs.append(waiting)
+            self._figures.waiting(len(self._jobs))
             self._changed.notify()
         return waiting.future
 
@@ -78,6 +79,7 @@ class Batcher(Generic[J, A]):
             for waiting in self._jobs:
                 waiting.future.cancel()
             self._jobs.clear()
+            self._figures.waiting(0)
             self._changed.notify()
         if thread is not None:
             thread.join()
@@ -107,11 +109,12 @@ class Batcher(Generic[J, A]):
                     left = until - time.monotonic()
                     if left <= 0 or not self._changed.wait(left):
                         break
-            return [self._jobs.popleft() for _ in range(min(self.most, len(self._jobs)))]
+            batch = [self._jobs.popleft() for _ in range(min(self.most, len(self._jobs)))]
+            self._figures.waiting(len(self._jobs))
+            return batch
 
     def _answer(self, batch: list[_Waiting[J, A]]) -> None:
-        if self._seen is not None:
-            self._seen(len(batch))
+        self._figures.batch(len(batch))
         answers: Sequence[A | Exception]
         try:
             answers = self._work([waiting.job for waiting in batch])

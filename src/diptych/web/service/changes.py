@@ -1,7 +1,6 @@
 """Pictures and sentences added to the index and taken out of it, with the files of added pictures."""
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from diptych.search.index import Index
 from diptych.search.stores.store import Value
 from diptych.web.service.left_over import OURS, UploadsFolder
 from diptych.web.service.pictures import FORMATS, open_upload, read_upload
+from diptych.web.service.shared import OneWriter
 
 # The keys of sentences that were added begin so, and can never be those of files.
 SENTENCES = "added/"
@@ -21,17 +21,18 @@ DRIFT, LEAST_DRIFT = 0.1, 20
 
 
 class Changes:
-    """The one writer: its methods are called by one thread at a time.
+    """The one writer: its methods are called by one thread at a time, and wait for those of other processes.
 
-    folder: where the files of added pictures are kept, each under the hash of its content
+    folder: where the files of added pictures are kept, each under the hash of its content; an absolute path
+    writer: lets one process of the server write at a time
     """
 
-    def __init__(self, index: Index, folder: Path, most_pixels: int) -> None:
+    def __init__(self, index: Index, folder: Path, most_pixels: int, writer: OneWriter) -> None:
         self.index = index
-        self.folder = Path(os.path.abspath(folder))
+        self.folder = folder
         self.uploads = UploadsFolder(self.folder, index)
         self.most_pixels = most_pixels
-        self._changed = 0
+        self._writer = writer
 
     def add_pictures(self, files: Sequence[tuple[str, bytes]], metadata: Mapping[str, Value]) -> list[str]:
         """Keep pictures as files and index them; their keys. All of them or none.
@@ -41,6 +42,12 @@ class Changes:
         for _, data in files:  # all are decoded before any is written
             read_upload(data, self.most_pixels)
         suffixes = [FORMATS[open_upload(data, self.most_pixels).format or ""] for _, data in files]
+        with self._writer.alone():
+            return self._add_pictures(files, suffixes, metadata)
+
+    def _add_pictures(
+        self, files: Sequence[tuple[str, bytes]], suffixes: Sequence[str], metadata: Mapping[str, Value]
+    ) -> list[str]:
         entries, new = {}, []
         try:
             self.uploads.claim()
@@ -72,12 +79,17 @@ class Changes:
         if any(not text.strip() for text in sentences.values()):
             raise DiptychError("sentences: one of them is empty")
         keyed = {SENTENCES + name: text for name, text in sentences.items()}
-        self.index.add(sentences=keyed)
-        self._note(len(keyed))
+        with self._writer.alone():
+            self.index.add(sentences=keyed)
+            self._note(len(keyed))
         return list(keyed)
 
     def delete(self, key: str) -> int:
         """Take an entry out of the index. The file of an added picture goes with it; other files stay."""
+        with self._writer.alone():
+            return self._delete(key)
+
+    def _delete(self, key: str) -> int:
         deleted = self.index.delete([key])
         path = Path(key)
         ours = path.parent == self.folder and OURS.fullmatch(path.name) and not path.is_symlink()
@@ -92,10 +104,9 @@ class Changes:
         return deleted
 
     def _note(self, count: int) -> None:
-        self._changed += count
-        if self._changed > max(LEAST_DRIFT, DRIFT * len(self.index)):
-            self._changed = 0
+        if self._writer.noted(count) > max(LEAST_DRIFT, DRIFT * len(self.index)):
             self.index.prepare()
+            self._writer.prepared()
 
 
 def _remove(paths: Sequence[Path]) -> None:

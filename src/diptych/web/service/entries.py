@@ -14,7 +14,7 @@ from diptych.web.service.folders import Folders
 from diptych.web.service.ids import Ids
 from diptych.web.service.pictures import SIZES, jpeg_of, opener
 from diptych.web.service.recent import Recent
-from diptych.web.service.uploads import Uploads, is_upload
+from diptych.web.service.uploads import KeepsUploads, is_upload
 
 # What browsers are told that videos are; nothing that they would run.
 VIDEO_TYPES = {
@@ -27,7 +27,7 @@ VIDEO_TYPES = {
 class Entries:
     """Entries and uploads by their ids; every method may be called by any thread."""
 
-    def __init__(self, index: Index, ids: Ids, folders: Folders, uploads: Uploads) -> None:
+    def __init__(self, index: Index, ids: Ids, folders: Folders, uploads: KeepsUploads) -> None:
         self.index = index
         self.ids = ids
         self.folders = folders

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diptych.common.errors import DiptychError
@@ -149,16 +149,24 @@ class Finder:
 
     open_id: what a term's id stands for: a picture, a sentence, or a vector
     originals: whether files are given away as they are, which a video that plays is
+    timed: told what each stage of searches that went together took
     """
 
     def __init__(
-        self, index: Index, ids: Ids, folders: Folders, open_id: Callable[[str], object], originals: bool = True
+        self,
+        index: Index,
+        ids: Ids,
+        folders: Folders,
+        open_id: Callable[[str], object],
+        originals: bool = True,
+        timed: Callable[[Mapping[str, float]], None] = lambda _: None,
     ) -> None:
         self.index = index
         self.ids = ids
         self.folders = folders
         self._open_id = open_id
         self._originals = originals
+        self._timed = timed
 
     def query(self, terms: Sequence[TextTerm | PictureTerm], picture: Picture | None = None) -> SearchQuery:
         """Terms as the index takes them."""
@@ -188,7 +196,9 @@ class Finder:
 
     def _together(self, queries: Sequence[SearchQuery], options: Options) -> Sequence[RankedResults | Exception]:
         try:
-            return self.index.searcher.search(queries, options)
+            found = self.index.searcher.search(queries, options)
+            self._timed(found[0].timings)
+            return found
         except Exception as error:
             if len(queries) == 1:
                 return [error]

@@ -11,17 +11,18 @@ from diptych.web.settings import ServerSettings
 
 # Entries that are looked at for the names of columns.
 LOOKED_AT, SAMPLE = 20_000, 500
+# Where it cannot be seen whether an index changed, what was counted is good for so many seconds.
 COUNT_AGAIN = 5.0
 
 
 class Holdings:
-    """What there is to search, counted now and then; every method may be called by any thread."""
+    """What there is to search, counted again when the index changed; every method may be called by any thread."""
 
     def __init__(self, index: Index, settings: ServerSettings) -> None:
         self.index = index
         self.settings = settings
-        self._columns: list[str] | None = None
-        self._counted: tuple[float, dict[str, int]] | None = None
+        self._columns: tuple[object, list[str]] | None = None
+        self._counted: tuple[object, dict[str, int]] | None = None
 
     @property
     def model(self) -> str:
@@ -36,32 +37,35 @@ class Holdings:
     def overview(self) -> dict[str, Any]:
         """All of it, as `schemas.Overview` has it."""
         counts = self.counts()
-        columns = self._columns
-        if columns is None:
-            columns = self._columns = _columns(self.index)
+        state, known = self._state(), self._columns
+        if known is None or known[0] != state:
+            known = self._columns = (state, _columns(self.index))
         return {
             "entries": sum(counts.values()),
             "pictures": counts["picture"],
             "sentences": counts["sentence"],
             "model": self.model,
             "reranker": self.reranker,
-            "columns": columns,
+            "columns": known[1],
             "credits": self.settings.credits,
         }
 
     def counts(self) -> dict[str, int]:
-        """Entries by kind; in a large index counting takes a while, so the answer is good for some seconds."""
-        known = self._counted
-        if known is None or time.monotonic() - known[0] > COUNT_AGAIN:
+        """Entries by kind."""
+        state, known = self._state(), self._counted
+        if known is None or known[0] != state:
             counts = {kind: self.index.count([Condition("kind", "=", kind)]) for kind in ("picture", "sentence")}
-            known = self._counted = (time.monotonic(), counts)
+            known = self._counted = (state, counts)
         return known[1]
 
-    def changed(self, columns: bool = False) -> None:
-        """Count again; columns: entries came that may have new ones."""
-        self._counted = None
-        if columns:
-            self._columns = None
+    def _state(self) -> object:
+        """Another one where the index may be another, whoever changed it."""
+        state = self.index.store.state
+        return int(time.monotonic() / COUNT_AGAIN) if state is None else state
+
+    def changed(self) -> None:
+        """Count again."""
+        self._counted = self._columns = None
 
 
 def _shown(name: str) -> str:

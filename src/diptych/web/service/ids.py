@@ -42,11 +42,16 @@ class Ids:
         return key if self.of(key) == id else None
 
 
-def ids_of(index: Index) -> Ids:
-    """The ids of an index, under a secret that it keeps, so that they last; made anew where it cannot be written."""
+def secret_of(index: Index) -> str:
+    """The secret of an index, which it keeps, so that ids last; made anew where it cannot be written."""
     known = index.store.properties.get(SECRET)
     if known is None:
         known = secrets.token_hex(16)
         with suppress(DiptychError):
             index.store.set_properties({SECRET: known})
-    return Ids(known.encode())
+    return known
+
+
+def ids_of(index: Index) -> Ids:
+    """The ids of an index, under its own secret."""
+    return Ids(secret_of(index).encode())

@@ -10,6 +10,7 @@ import torch
 from diptych.web.errors import Busy
 from diptych.web.schemas import SearchAnswer
 from diptych.web.service.batching import Batcher
+from diptych.web.service.figures import LaneFigures
 from diptych.web.service.finding import Job
 from diptych.web.service.pools import Pool
 from diptych.web.settings import ServerSettings, cores_each
@@ -25,37 +26,48 @@ class Lanes:
     have another. Re-ranking, explaining, pictures and changes each have a pool with a short queue.
 
     sentences, mixed: what answers the two kinds of searches
-    seen: for a batcher's name, what is told the sizes of its batches
+    figures: for a lane's name, what it tells its figures to
     """
 
     def __init__(
-        self, settings: ServerSettings, sentences: Work, mixed: Work, seen: Callable[[str], Callable[[int], None]]
+        self, settings: ServerSettings, sentences: Work, mixed: Work, figures: Callable[[str], LaneFigures]
     ) -> None:
         self.settings = settings
-        self.sentences = self._batcher("search", sentences, seen)
-        self.mixed = self._batcher("picture search", mixed, seen)
+        self._figures = figures
+        self.sentences = self._batcher("search", sentences)
+        self.mixed = self._batcher("picture search", mixed)
         self.pools = {
-            "rerank": Pool("rerank", 1, 16, _few_threads),
-            "explain": Pool("explain", 1, 64, _few_threads),
-            "embed": Pool("embed", 1, 32, _few_threads),
-            "pictures": Pool("pictures", 2, 256, _few_threads),
-            "uploads": Pool("uploads", 2, 32, _few_threads),
-            "changes": Pool("changes", 1, 16, _few_threads),
+            "rerank": self._pool("rerank", 1, 16),
+            "explain": self._pool("explain", 1, 64),
+            "embed": self._pool("embed", 1, 32),
+            "pictures": self._pool("pictures", 2, 256),
+            "uploads": self._pool("uploads", 2, 32),
+            "changes": self._pool("changes", 1, 16),
+            "look": self._pool("look", 1, 4),
         }
 
-    def _batcher(
-        self, name: str, work: Work, seen: Callable[[str], Callable[[int], None]]
-    ) -> Batcher[Job, SearchAnswer]:
+    def _batcher(self, name: str, work: Work) -> Batcher[Job, SearchAnswer]:
         settings = self.settings
         return Batcher(
             name,
             work,
             most=settings.batch,
             wait=settings.batch_wait,
-            queue=settings.queue,
-            ready=_few_threads,
-            seen=seen(name),
+            queue=settings.share(settings.queue),
+            ready=self._few_threads,
+            figures=self._figures(name),
         )
+
+    def _pool(self, name: str, threads: int, waiting: int) -> Pool:
+        return Pool(name, threads, self.settings.share(waiting), self._few_threads, self._figures(name))
+
+    def _few_threads(self) -> None:
+        torch.set_num_threads(cores_each(self.settings.workers))  # a setting of each thread
+
+    @property
+    def full(self) -> bool:
+        """Whether no further sentence may wait."""
+        return self.sentences.size >= self.sentences.queue
 
     def search(self, job: Job) -> Future[SearchAnswer]:
         """Have a search done together with others of its kind."""
@@ -87,10 +99,6 @@ class Lanes:
                 raise _closing() from None
             raise
 
-    def sizes(self) -> dict[str, tuple[int, int]]:
-        """Of each kind of work, how much waits and how much was refused."""
-        return {lane.name: (lane.size, lane.refused) for lane in self._all()}
-
     def close(self) -> None:
         """Finish what is at work and drop what waits."""
         for lane in self._all():
@@ -106,7 +114,3 @@ def _late() -> Busy:
 
 def _closing() -> Busy:
     return Busy("the server is stopping", 10)
-
-
-def _few_threads() -> None:
-    torch.set_num_threads(cores_each())  # a setting of each thread

@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from diptych.web.errors import Busy
+from diptych.web.service.figures import LaneFigures
 
 R = TypeVar("R")
 
@@ -16,15 +17,21 @@ class Pool:
     ready: called by each thread before its first work
     """
 
-    def __init__(self, name: str, workers: int, waiting: int, ready: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        workers: int,
+        waiting: int,
+        ready: Callable[[], None] | None = None,
+        figures: LaneFigures = LaneFigures(),  # noqa: B008
+    ) -> None:
         self.name = name
         self.most = workers + waiting
         self._workers = workers
-        self._ready = ready
+        self._ready, self._figures = ready, figures
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._count = 0
-        self.refused = 0
 
     @property
     def size(self) -> int:
@@ -35,11 +42,12 @@ class Pool:
         """Have it done, or be told to come back later."""
         with self._lock:
             if self._count >= self.most:
-                self.refused += 1
+                self._figures.refused()
                 raise Busy(f"too many requests of this kind ({self.name}) are waiting; try again in a moment")
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._workers, f"diptych-{self.name}", self._ready or _nothing)
             self._count += 1
+            self._figures.waiting(self._count)
             future = self._executor.submit(work)
         future.add_done_callback(self._done)
         return future
@@ -47,6 +55,7 @@ class Pool:
     def _done(self, future: Future[R]) -> None:
         with self._lock:
             self._count -= 1
+            self._figures.waiting(self._count)
 
     def close(self) -> None:
         """Finish what is at work, drop what waits. A later piece of work opens it again."""

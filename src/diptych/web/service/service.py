@@ -1,18 +1,22 @@
 """What the server does, for the API and the page alike: every method may be called by any thread."""
 
+import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image
 
+import diptych
 from diptych.common.errors import DiptychError
 from diptych.data.pictures import heic_is_read
 from diptych.explain.why import plain
 from diptych.search.index import Index
 from diptych.search.stores.keys import file_of
 from diptych.search.stores.store import Condition, Kind, Value
+from diptych.web.errors import Busy
 from diptych.web.schemas import PictureTerm, RerankRequest, SearchAnswer, SearchRequest, TextTerm
 from diptych.web.service.answers import Answers
 from diptych.web.service.changes import Changes
@@ -22,13 +26,16 @@ from diptych.web.service.explaining import Explainer
 from diptych.web.service.finding import Finder, Job, check_terms, conditions_of, job_of, terms_of_line
 from diptych.web.service.folders import Folders, indexed_folders
 from diptych.web.service.holdings import Holdings
-from diptych.web.service.ids import ids_of
+from diptych.web.service.ids import Ids, ids_of
 from diptych.web.service.lanes import Lanes
-from diptych.web.service.metrics import Metrics
+from diptych.web.service.metrics import Look, Metrics
 from diptych.web.service.originals import Originals
+from diptych.web.service.readiness import LOOK_WITHIN, Readiness
 from diptych.web.service.recent import Recent
-from diptych.web.service.uploads import Uploads
-from diptych.web.settings import ServerSettings, uploads_beside
+from diptych.web.service.shared import OneWriter, Shared
+from diptych.web.service.shared_uploads import SharedUploads
+from diptych.web.service.uploads import KeepsUploads, Uploads
+from diptych.web.settings import ServerSettings, uploads_of
 from diptych.web.streaming import Places
 
 R = TypeVar("R")
@@ -37,33 +44,48 @@ ZIPS_AT_ONCE = 4
 
 
 class Service:
-    """One index, its models, and the threads that work for requests."""
+    """One index, its models, and the threads that work for requests.
 
-    def __init__(self, settings: ServerSettings, index: Index) -> None:
+    shared: what this process shares with the other workers of the server, where there are any
+    """
+
+    def __init__(self, settings: ServerSettings, index: Index, shared: Shared | None = None) -> None:
         self.settings = settings
         self.index = index
-        self.changes = Changes(index, settings.uploads or uploads_beside(index.store.address), settings.max_pixels)
+        self._writer = OneWriter(None if shared is None else shared.folder)
+        folder = uploads_of(settings, index.store.address)
+        self.changes = Changes(index, folder, settings.max_pixels, self._writer)
         more = [*settings.roots, str(self.changes.folder)]
         self.folders = Folders(more) if settings.roots else indexed_folders(index, more)
-        self.ids = ids_of(index)
-        self.uploads = Uploads()
+        self.ids = ids_of(index) if shared is None else Ids(shared.secret.encode())
+        self.uploads: KeepsUploads = Uploads() if shared is None else SharedUploads(shared.uploads)
         self.entries = Entries(index, self.ids, self.folders, self.uploads)
         self.originals = Originals(self.entries, self.folders)
         self.desktop = Desktop(settings)
-        self.zips = Places(ZIPS_AT_ONCE, "zips")
+        self.zips = Places(settings.share(ZIPS_AT_ONCE), "zips")
         self.holdings = Holdings(index, settings)
         self.answers = Answers(lambda: index.store.state, settings.remembered)
-        self.finder = Finder(index, self.ids, self.folders, self.entries.term_value, settings.originals)
+        look = Look(self._counts, self._is_ready, self._about)
+        self.metrics = Metrics(look, None if shared is None else shared.metrics)
+        self.finder = Finder(
+            index, self.ids, self.folders, self.entries.term_value, settings.originals, self.metrics.timed
+        )
         self._explainer = Explainer(index, settings.rerank)
         self._explanations: Recent[dict[str, Any]] = Recent(64 << 20, 200)
-        self.metrics = Metrics(lambda: self.lanes.sizes(), self.holdings.counts)
-        self.lanes = Lanes(settings, self.finder.run, self._run_mixed, self.metrics.batch)
+        self.lanes = Lanes(settings, self._run, self._run_mixed, self.metrics.lane)
+        self.readiness = Readiness(index, lambda: self.lanes.full)
         self._mixed_so_far = 0
 
     # Beginning and end.
 
     def warm(self) -> None:
         """Load the models and run each once, so that the first request does not have to wait for them."""
+        started = time.perf_counter()
+        self._warm()
+        self.metrics.loaded(time.perf_counter() - started)
+        self.readiness.loaded = True
+
+    def _warm(self) -> None:
         heic_is_read()
         reranker = self.settings.rerank
         if reranker is not None:
@@ -92,12 +114,52 @@ class Service:
         """What became of it, for callers that are no threads."""
         return await self.lanes.done(future)
 
+    # The server itself.
+
+    def begin_look(self) -> Future[str | None]:
+        """What keeps the server from answering, None where nothing does, on its way."""
+        return self.begin("look", self.readiness.now)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.begin_look().result(LOOK_WITHIN) is None
+        except (Busy, TimeoutError, CancelledError):
+            return False
+
+    def _counts(self) -> Mapping[str, int]:
+        try:
+            return self.holdings.counts()
+        except DiptychError:
+            return {}
+
+    def _about(self) -> dict[str, str]:
+        about = {"model": self.holdings.model, "version": diptych.__version__}
+        try:
+            identity = self.index.store.identity
+        except DiptychError:
+            return about
+        # Another one where the index was made again.
+        return {**about, "index": hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}
+
     # Searching.
 
     def begin_search(self, request: SearchRequest, picture: Image.Image | None = None) -> Future[SearchAnswer]:
         """A search on its way to where it is done, or what was found the last time if nothing changed since."""
         job = job_of(request, self.settings.rerank, picture)
-        return self.answers.of(job, self._begin_job)
+        outcome = "remembered"
+
+        def begin(job: Job) -> Future[SearchAnswer]:
+            nonlocal outcome
+            outcome = "answered"
+            return self._begin_job(job)
+
+        try:
+            future = self.answers.of(job, begin)
+        except Busy:
+            self.metrics.searched("refused")
+            raise
+        future.add_done_callback(lambda done: self.metrics.searched(_outcome(done) or outcome))
+        return future
 
     def _begin_job(self, job: Job) -> Future[SearchAnswer]:
         if job.options.rerank is not None:
@@ -112,16 +174,22 @@ class Service:
         """How many entries of its kind pass the filters of a request."""
         return self.index.count([*conditions_of(request), Condition("kind", "=", request.kind)])
 
+    def _run(self, jobs: Sequence[Job]) -> Sequence[SearchAnswer | Exception]:
+        if self._writer.others_prepared():
+            # Another worker wrote down anew what confidences stand against.
+            self.index.searcher.background.forget()
+        return self.finder.run(jobs)
+
     def _run_mixed(self, jobs: Sequence[Job]) -> Sequence[SearchAnswer | Exception]:
         self._mixed_so_far += len(jobs)
         if self._mixed_so_far > FORGET_AFTER:
             # What confidences stand against is kept for every mixture of weights that was ever asked for.
             self._mixed_so_far = 0
             self.index.searcher.background.forget()
-        return self.finder.run(jobs)
+        return self._run(jobs)
 
     def _search_alone(self, job: Job) -> SearchAnswer:
-        answer = self.finder.run([job])[0]
+        answer = self._run([job])[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -200,7 +268,7 @@ class Service:
     def add_pictures(self, files: Sequence[tuple[str, bytes]], metadata: Mapping[str, Value]) -> list[str]:
         """Add pictures, in the thread that calls it, which must be the only one; their ids."""
         keys = self.changes.add_pictures(files, metadata)
-        self.holdings.changed(columns=True)
+        self.holdings.changed()
         return [self.ids.of(key) for key in keys]
 
     def add_sentences(self, sentences: Mapping[str, str]) -> list[str]:
@@ -214,6 +282,13 @@ class Service:
         deleted = self.changes.delete(self.entries.get(id).key)
         self.holdings.changed()
         return deleted
+
+
+def _outcome(future: Future[SearchAnswer]) -> str | None:
+    """What became of a search that gave no answer; None of one that did."""
+    if future.cancelled():
+        return "dropped"
+    return None if future.exception() is None else "failed"
 
 
 def _vectors(vectors: np.ndarray) -> list[Any]:
