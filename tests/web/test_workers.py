@@ -220,6 +220,13 @@ def test_the_figures_are_those_of_both(server: Server) -> None:
             assert server.figure("diptych_model_load_seconds") > 0
 
 
+def test_the_dashboard_finds_all_that_it_shows(server: Server) -> None:
+    dashboard = (Path(__file__).parents[2] / "deploy" / "dashboard.json").read_text()
+    text = httpx.get(server.address + "metrics", timeout=30).text
+    told = {re.split(r"[ {]", line)[0] for line in text.splitlines()}
+    assert set(re.findall(r"\b(?:diptych|process)_\w+", dashboard)) - told == set()
+
+
 def resident(pid: int) -> int:
     return int(re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[0]) * 1024
 

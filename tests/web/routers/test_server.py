@@ -37,3 +37,8 @@ def test_metrics(web: TestClient) -> None:
     assert 'diptych_index_entries{kind="picture"} 8.0' in lines
     assert 'diptych_waiting{lane="explain"} 0.0' in lines
     assert 'diptych_refused_total{lane="search"} 0.0' in lines
+    assert 'diptych_searches_total{outcome="answered"} 3.0' in lines
+    assert 'diptych_searches_total{outcome="remembered"} 1.0' in lines
+    assert 'diptych_stage_seconds_count{stage="retrieve"} 3.0' in lines
+    assert "diptych_workers 1.0" in lines
+    assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
