@@ -91,25 +91,32 @@ def gone(pid: int) -> bool:
 
 @contextmanager
 def started(place: Path, *options: str) -> Iterator[Server]:
-    (place / "tmp").mkdir(exist_ok=True)
+    (place / "tmp").mkdir()
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind("")  # any free name
+    manager.settimeout(60)
+    listens = "@" + manager.getsockname()[1:].decode()
     command = [sys.executable, "-m", "diptych", "serve", "--index", str(place / "index.db"), "--port", "0"]
     process = subprocess.Popen(
         [*command, "--device", "cpu", "--workers", "2", "--json", *options],
         stdout=subprocess.PIPE,
         stderr=(place / "stderr").open("w"),
         text=True,
-        env=os.environ | {"DIPTYCH_TOKEN": TOKEN, "TMPDIR": str(place / "tmp")},
+        env=os.environ | {"DIPTYCH_TOKEN": TOKEN, "TMPDIR": str(place / "tmp"), "NOTIFY_SOCKET": listens},
         start_new_session=True,
     )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, (place / "stderr").read_text()
+        assert manager.recv(100) == b"READY=1"
         told = json.loads(line)
         assert (told["entries"], told["token"]) == (11, None)
         yield Server(process, told["address"], place)
         assert process.stdout.read() == ""  # once for all of them
+        assert manager.recv(100) == b"STOPPING=1"
     finally:
+        manager.close()
         process.kill()
         process.wait()
 

@@ -17,6 +17,7 @@ from diptych.web.app import create_app
 from diptych.web.connections import BACKLOG, bounded_protocol
 from diptych.web.listening import bound
 from diptych.web.notify import notify
+from diptych.web.servers import ReadyServer, SharingServer
 from diptych.web.service.shared import Shared
 from diptych.web.settings import ServerSettings, cores_each
 from diptych.web.tidying import tidy_uploads
@@ -63,18 +64,14 @@ def serve(app: FastAPI, settings: ServerSettings, listener: socket.socket, ready
         access_log=False,
         server_header=False,
         http=bounded_protocol(settings.workers),
-        # asyncio accepts as many connections in one go as it lets wait. Of several processes at one socket, the first
-        # to wake would take them all: each takes one at a time, and how many may wait is said again below.
-        backlog=BACKLOG if settings.workers == 1 else 1,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE,
     )
-
-    def listening() -> None:
-        listener.listen(BACKLOG)
-        ready()
-
     with _quiet_signals():
-        _Server(config, listening).run(sockets=[listener])
+        if settings.workers == 1:
+            ReadyServer(config, ready).run(sockets=[listener])
+        else:
+            SharingServer(config, ready, listener).run(sockets=[])
 
 
 def limit_blas(workers: int) -> None:
@@ -84,17 +81,6 @@ def limit_blas(workers: int) -> None:
     """
     if find_spec("threadpoolctl") is not None:
         import_module("threadpoolctl").threadpool_limits(cores_each(workers), "blas")
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._ready()
 
 
 @contextmanager

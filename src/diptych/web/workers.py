@@ -16,6 +16,7 @@ from pathlib import Path
 
 from diptych.common.errors import DiptychError
 from diptych.search.index import Index
+from diptych.web.connections import BACKLOG
 from diptych.web.listening import bound
 from diptych.web.notify import notify
 from diptych.web.service.ids import secret_of
@@ -133,7 +134,8 @@ class Crew:
         return True
 
     def go(self) -> None:
-        """Let all that are loaded listen and answer."""
+        """Open the port, and let all answer; what comes before they do waits for them."""
+        self._listener.listen(BACKLOG)
         for worker in self._workers:
             _let_go(worker)
 
