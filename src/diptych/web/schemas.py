@@ -160,7 +160,7 @@ class RerankAnswer(BaseModel):
 
 
 class Upload(BaseModel):
-    """A picture that the server keeps in memory for a while, to be searched with."""
+    """A picture that the server keeps for a while, to be searched with."""
 
     id: str
     width: int

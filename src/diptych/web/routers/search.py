@@ -59,9 +59,10 @@ async def search_picture(
 
 @router.post("/api/uploads", responses=told(400, 408, 413))
 async def upload(service: Serving, file: SentPicture) -> schemas.Upload:
-    """Keep a picture in memory for a while; its id can stand in queries."""
+    """Keep a picture for a while; its id can stand in queries."""
     image = await received(service, file)
-    return schemas.Upload(id=service.uploads.keep(image), width=image.width, height=image.height)
+    id = await service.done(service.begin("uploads", service.uploads.keep, image))
+    return schemas.Upload(id=id, width=image.width, height=image.height)
 
 
 @router.post("/api/rerank", responses=told(400, 404, 408, 413))
