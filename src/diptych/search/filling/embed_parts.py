@@ -3,9 +3,10 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from diptych.common.read_ahead import check_sizes, in_order, read_ahead
 from diptych.data.collection import DataProblem
@@ -30,6 +31,7 @@ from diptych.search.stores.store import Entry, Value
 ROWS = 256
 # The model alone is measured for so many seconds.
 MEASURED = 1.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -93,15 +95,7 @@ class PartsEmbedder:
         self, parts: Sequence[PlanPart], advance: Callable[[int], None] = lambda items: None
     ) -> Iterator[PartDone]:
         """Embed parts and write them, one after the other; `advance` is told of items as they are done."""
-        outcomes = read_ahead(
-            self._batches(parts),
-            self._prepare,
-            lambda prepared: finish_batch(prepared, self.embedder, self.keeper),
-            on_cpu=self.embedder.device.type == "cpu",
-            workers=self.threads,
-            ahead=2 * self.threads,
-            cores=self.cores,
-        )
+        outcomes = self._through(self._batches(parts), self._prepare)
         try:
             for part in parts:
                 yield self._write(part, _until_end(outcomes, advance))
@@ -118,17 +112,22 @@ class PartsEmbedder:
             return None
         count, started = 0, time.perf_counter()
         while (seconds := time.perf_counter() - started) < MEASURED:
-            ready = read_ahead(
-                [sample] * 2 * self.threads,
-                lambda prepared: prepared,
-                lambda prepared: finish_batch(prepared, self.embedder, self.keeper),
-                on_cpu=self.embedder.device.type == "cpu",
-                workers=self.threads,
-                ahead=2 * self.threads,
-                cores=self.cores,
-            )
-            count += sum(map(len, ready))
+            count += sum(map(len, self._through([sample] * 2 * self.threads, lambda prepared: prepared)))
         return count / seconds
+
+    def _through(
+        self, batches: Iterable[T], prepare: Callable[[T], PreparedBatch]
+    ) -> Generator[list[Outcome], None, None]:
+        """Batches, prepared by threads, through the model."""
+        return read_ahead(
+            batches,
+            prepare,
+            lambda prepared: finish_batch(prepared, self.embedder, self.keeper),
+            on_cpu=self.embedder.device.type == "cpu",
+            workers=self.threads,
+            ahead=2 * self.threads,
+            cores=self.cores,
+        )
 
     def _batches(self, parts: Sequence[PlanPart]) -> Iterator[list[NewEntry]]:
         """Batches of one part each, and an empty one at the end of a part."""

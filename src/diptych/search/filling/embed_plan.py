@@ -136,7 +136,6 @@ def list_sources(sources: Sequence[str | Path], choice: Choice, out: PartsFolder
     listing = Listing()
     places = [plain_place(source) for source in sources]
     local = [path for place in places if not is_url(place) for path in _matching(place)]
-    seen: set[str] = set()
     for root in roots_of(local) if local else []:
         for file in walk(root, choice, listing.problems, [], listing.skipped):
             if out.holds(file.path):
@@ -147,7 +146,7 @@ def list_sources(sources: Sequence[str | Path], choice: Choice, out: PartsFolder
                 listing.skipped[ending_of(file.path)] += 1
     for url in sorted({place for place in places if is_url(place)}):
         listing.files += [file for file in list_url(url, choice, listing.skipped) if not out.holds(file.path)]
-    listing.files = [f for f in listing.files if not (f.path in seen or seen.add(f.path))]  # type: ignore[func-returns-value]
+    listing.files = list({file.path: file for file in listing.files}.values())
     return listing
 
 
