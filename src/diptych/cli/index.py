@@ -68,8 +68,12 @@ def command(
         str | None, typer.Option(help="A re-ranking model: keep what it needs of each picture; of a new index only.")
     ] = None,
     import_from: Annotated[
-        Path | None,
-        typer.Option("--import", rich_help_panel=VECTORS, help="Add the vectors of a .npz or .parquet file."),
+        str | None,
+        typer.Option(
+            "--import",
+            rich_help_panel=VECTORS,
+            help="Add the vectors of a .npz or .parquet file, or of a folder that `diptych embed` wrote.",
+        ),
     ] = None,
     export_to: Annotated[
         Path | None,
@@ -133,7 +137,7 @@ def command(
                 return
         outcome: dict[str, Any] = {"index": opened.store.address, "model": opened.model}
         if import_from is not None:
-            outcome["imported"] = opened.import_(import_from)
+            outcome |= {"imported": opened.import_(import_from), "model": opened.model}
             opened.prepare()
         report = _sync(opened, wanted, effort, not watch) if syncs else None
         if export_to is not None:
@@ -151,7 +155,7 @@ def _open(
     keep_locals: str | None,
     device: str,
     filled: bool,
-    source: Path | None,
+    source: str | None,
 ) -> "Index":
     """The index, made where there is none and something is to be put into it.
 
@@ -159,7 +163,7 @@ def _open(
     source: vectors from elsewhere, which need no model here
     """
     from diptych.search.index import Index
-    from diptych.search.open_or_create import open_or_create
+    from diptych.search.open_or_create import open_or_create, open_to_import
 
     named = model is not None or keep_locals is not None
     if not filled and source is None:
@@ -169,14 +173,7 @@ def _open(
             return Index.open(address, device=device)
     if filled or source is None or named:
         return open_or_create(address, model, keep_locals=keep_locals, device=device)
-    try:
-        return Index.open(address, device=device)
-    except DiptychError:
-        if "://" not in str(address) and Path(address).exists():
-            raise
-    from diptych.search.filling.exchange import layout_of_file
-
-    return Index.create(address, None, layout=layout_of_file(source), device=device)
+    return open_to_import(address, source, device=device)
 
 
 def _check(opened: "Index", delete: bool, as_json: bool) -> None:

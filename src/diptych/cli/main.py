@@ -24,6 +24,7 @@ INTERRUPTED = 130
 PANELS = {
     "Your pictures": {
         "index": "Index pictures and sentences; only what is new or changed is embedded.",
+        "embed": "Embed pictures in bulk into parquet parts, on one machine or many.",
         "search": "Search your pictures by sentence or picture.",
         "list": "List what an index holds.",
         "info": "Say what an index is: its model, its folders, its size.",

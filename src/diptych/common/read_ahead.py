@@ -31,6 +31,7 @@ def read_ahead(
     on_cpu: bool,
     workers: int,
     ahead: int,
+    cores: int | None = None,
 ) -> Generator[R, None, None]:
     """Batches prepared (read and decoded) by threads and finished by a model, in their order.
 
@@ -38,10 +39,11 @@ def read_ahead(
     the caller's thread finishes one batch after another. Close it where it is not read to its end.
 
     ahead: most batches that are begun and not yet asked for, which bounds the memory
+    cores: how many of the machine's cores are meant for this, by default all
     """
     import torch
 
-    share = max(1, (os.cpu_count() or 1) // workers)
+    share = max(1, (cores or os.cpu_count() or 1) // workers)
 
     def whole(batch: T) -> R:
         torch.set_num_threads(share)  # a setting of each thread

@@ -384,7 +384,7 @@ class Index:
         return export(self.store, Path(path))
 
     def import_(self, path: str | Path) -> int:
-        """Add the entries of a .npz or .parquet file, as `export` writes them or made elsewhere; how many.
+        """Add the entries of a .npz or .parquet file, or of a folder of parts that `diptych embed` wrote; how many.
 
         >>> index.export("entries.npz")
         3
@@ -393,7 +393,11 @@ class Index:
         3
         """
         from diptych.search.filling.exchange import import_
+        from diptych.search.filling.import_parts import import_parts
+        from diptych.search.filling.parts_folder import PartsFolder, is_parts_folder
 
+        if is_parts_folder(path):
+            return import_parts(self.store, PartsFolder(path), self._model.adopt)
         return import_(self.store, Path(path))
 
     def close(self) -> None:

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 from diptych.common.errors import DiptychError
 from diptych.common.model_place import canonical_name
+from diptych.search.filling.exchange import layout_of_file
+from diptych.search.filling.import_parts import whole_plan
+from diptych.search.filling.parts_folder import PartsFolder, is_parts_folder
 from diptych.search.index import Index
 from diptych.search.models.index_model import DEFAULT_MODEL, ELSEWHERE, locals_of
 from diptych.search.stores.address import open_store
@@ -38,6 +41,21 @@ def open_or_create(
             f"made without what {keep_locals} needs; index into another file with --index", where=address
         )
     return index
+
+
+def open_to_import(address: str | Path, source: str | Path, *, device: "torch.device | str | None" = None) -> Index:
+    """The index at an address, made where there is none for the vectors of a file or a folder of parts.
+
+    Parts know their model, which is not loaded; the vectors of a file come from elsewhere.
+    """
+    try:
+        return Index.open(address, device=device)
+    except DiptychError:
+        if not _can_be_made(address):
+            raise
+    if is_parts_folder(source):
+        return Index(open_store(address, whole_plan(PartsFolder(source)).model.layout), device)
+    return Index.create(address, None, layout=layout_of_file(Path(source)), device=device)
 
 
 def _can_be_made(address: str | Path) -> bool:

@@ -4,7 +4,6 @@ import json
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,13 @@ import numpy as np
 from diptych.common.errors import DiptychError
 from diptych.common.files import written_aside
 from diptych.data.readers.json_value import read_json
-from diptych.search.filling.imported_columns import COLUMNS, NUMBERS, READ, check_columns, check_vectors
+from diptych.search.filling.entry_table import EntryTable, read_parquet, told_columns
+from diptych.search.filling.imported_columns import COLUMNS, NUMBERS, check_columns, check_vectors
 from diptych.search.stores.store import Entry, Kind, Layout, Stamp, Store, Value
 
 AT_ONCE = 1024
+# A vector this close to length 1 is one already, and stays as it is, bit for bit.
+ROUNDING = 1e-6
 
 
 def entries_of(
@@ -28,6 +30,7 @@ def entries_of(
     texts: Sequence[str] | None,
     metadata: Mapping[str, dict[str, Value]],
     stamps: Sequence[Stamp] | None = None,
+    locals: Sequence[np.ndarray | None] | None = None,
 ) -> list[Entry]:
     """Entries with vectors from elsewhere, (n, d) or (n, K, d), brought to length 1; an error names a wrong one."""
     given = np.asarray(vectors)
@@ -51,7 +54,7 @@ def entries_of(
     wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 1e-12)).all((1, 2)))
     if len(wrong):
         raise DiptychError(f"{store.address}: the vector of {keys[wrong[0]]!r} is zero or not finite")
-    unit = vectors / lengths
+    unit = vectors / np.where(np.abs(lengths - 1) <= ROUNDING, np.float32(1), lengths)
     now = time.time_ns()
     kinds = [kind] * len(keys) if isinstance(kind, str) else list(kind)
     return [
@@ -62,6 +65,7 @@ def entries_of(
             Stamp(key, 0, now, "") if stamps is None else stamps[row],
             "" if texts is None else texts[row],
             dict(metadata.get(key, {})),
+            None if locals is None else locals[row],
         )
         for row, key in enumerate(keys)
     ]
@@ -76,14 +80,17 @@ def export(store: Store, path: Path) -> int:
     raise DiptychError(f"{path}: expected a name that ends in .npz or .parquet")
 
 
-def import_(store: Store, path: Path) -> int:
-    """Add the entries of a .npz or .parquet file; how many."""
+def import_(store: Store, path: Path, locals: bool = False) -> int:
+    """Add the entries of a .npz or .parquet file; how many.
+
+    locals: with the local features that it holds, which the store must be meant to keep
+    """
     if path.suffix not in (".npz", ".parquet"):
         raise DiptychError(f"{path}: expected a file that ends in .npz or .parquet")
     if not path.is_file():
         raise DiptychError(f"{path}: no such file")
     count = 0
-    for rows in _read_parquet(path) if path.suffix == ".parquet" else _read_numpy(path):
+    for rows in read_parquet(path, locals) if path.suffix == ".parquet" else _read_numpy(path):
         check_columns(rows, count, path)
         keys = rows["keys"]
         described = rows.get("metadata") or [""] * len(keys)
@@ -94,7 +101,7 @@ def import_(store: Store, path: Path) -> int:
         if all(name in rows for name in ("size", "changed", "digest")):
             columns = zip(keys, rows["size"], rows["changed"], rows["digest"], strict=True)
             stamps = [Stamp(key, size, changed, digest or "") for key, size, changed, digest in columns]
-        store.add(entries_of(store, keys, rows["vectors"], kinds, texts, metadata, stamps))
+        store.add(entries_of(store, keys, rows["vectors"], kinds, texts, metadata, stamps, rows.get("locals")))
         count += len(keys)
     return count
 
@@ -111,7 +118,7 @@ def _columns(text: str, key: str, path: Path) -> dict[str, Value]:
 
 def layout_of_file(path: Path) -> Layout:
     """The layout of the vectors in a file, so that an index can be made for them."""
-    rows = next(_read_parquet(path) if path.suffix == ".parquet" else _read_numpy(path), None)
+    rows = next(read_parquet(path) if path.suffix == ".parquet" else _read_numpy(path), None)
     if rows is None:
         raise DiptychError(f"{path}: holds no vectors")
     shape = rows["vectors"].shape
@@ -125,37 +132,11 @@ def _entries(store: Store) -> Iterator[list[Entry]]:
 
 
 def _export_parquet(store: Store, path: Path) -> int:
-    pyarrow, parquet = _arrow(path)
-    k, d = store.set_size, store.dim
-    about = {**asdict(store.layout), "model": store.properties.get("model", "")}
-    schema = pyarrow.schema(
-        [
-            ("key", pyarrow.string()),
-            ("kind", pyarrow.string()),
-            ("vector", pyarrow.list_(pyarrow.float32(), k * d)),
-            ("text", pyarrow.string()),
-            ("metadata", pyarrow.string()),
-            ("size", pyarrow.int64()),
-            ("changed", pyarrow.int64()),
-            ("digest", pyarrow.string()),
-        ],
-        {"diptych": json.dumps(about)},
-    )
+    model = store.properties.get("model", "")
     count = 0
-    with written_aside(path) as aside, parquet.ParquetWriter(aside, schema) as writer:
+    with written_aside(path) as aside, EntryTable(aside, store.layout, {"model": model}) as table:
         for entries in _entries(store):
-            flat = np.stack([e.vectors for e in entries]).reshape(-1)
-            columns = [
-                pyarrow.array([e.key for e in entries]),
-                pyarrow.array([e.kind for e in entries]),
-                pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(flat), k * d),
-                pyarrow.array([e.text for e in entries]),
-                pyarrow.array([_told(e) for e in entries]),
-                pyarrow.array([e.stamp.size for e in entries], pyarrow.int64()),
-                pyarrow.array([e.stamp.changed for e in entries], pyarrow.int64()),
-                pyarrow.array([e.stamp.digest for e in entries]),
-            ]
-            writer.write_table(pyarrow.table(columns, schema=schema))
+            table.write(entries)
             count += len(entries)
     return count
 
@@ -178,7 +159,7 @@ def _export_numpy(store: Store, path: Path) -> int:
                         ("keys", entry.key),
                         ("kinds", entry.kind),
                         ("texts", entry.text),
-                        ("metadata", _told(entry)),
+                        ("metadata", told_columns(entry)),
                         ("digest", entry.stamp.digest),
                     ):
                         columns[name].append(value)
@@ -234,70 +215,3 @@ def _array(held: Any, name: str, path: Path) -> np.ndarray:
             f"{path}: {name}: an array of Python objects, which is not read; expected {expected}"
         ) from None
     return array
-
-
-def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    pyarrow, parquet = _arrow(path)
-    names = {"key": "keys", "kind": "kinds", "text": "texts"}
-    try:
-        with parquet.ParquetFile(path) as table:
-            missing = next((n for n in ("key", "vector") if n not in table.schema_arrow.names), None)
-            if missing is not None:
-                raise DiptychError(f"{path}: has no column {missing!r}; expected 'key' and 'vector'")
-            kind = table.schema_arrow.field("vector").type
-            if not _is_vectors(pyarrow, kind):
-                raise DiptychError(f"{path}: vector: a column of {kind}; expected lists of numbers")
-            k = _set_size((table.schema_arrow.metadata or {}).get(b"diptych", b"{}"), path)
-            start = width = 0
-            for batch in table.iter_batches(AT_ONCE):
-                columns = {name: batch.column(name) for name in batch.schema.names if names.get(name, name) in READ}
-                vector = columns.pop("vector")
-                counts = pyarrow.compute.list_value_length(vector).to_pylist()
-                width = width or next((count for count in counts if count), 0)
-                wrong = next((row for row, count in enumerate(counts, start) if not count or count != width), None)
-                if wrong is not None:
-                    raise DiptychError(
-                        f"{path}: row {wrong}: vector: {counts[wrong - start] or 'no'} numbers, expected {width}: "
-                        "not all of them have the same length"
-                    )
-                if width % k:
-                    raise DiptychError(f"{path}: vector: {width} numbers cannot be sets of {k} vectors")
-                start += len(batch)
-                flat = np.asarray(vector.flatten().to_numpy(zero_copy_only=False), np.float32)
-                rows = {names.get(name, name): column.to_pylist() for name, column in columns.items()}
-                yield {**rows, "vectors": flat.reshape(len(batch), k, -1)}
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DiptychError(f"{path}: not a readable parquet file: {str(error).partition(chr(10))[0]}") from None
-
-
-def _is_vectors(pyarrow: Any, kind: Any) -> bool:
-    """Whether a column's type is lists of real numbers."""
-    types = pyarrow.types
-    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return lists and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type))
-
-
-def _set_size(about: bytes, path: Path) -> int:
-    """How many vectors an entry has, as the file says; one where it says nothing."""
-    try:
-        told = read_json(about)
-        size = told.get("set_size", 1) if isinstance(told, dict) else None
-    except ValueError:
-        size = None
-    if type(size) is not int or size < 1:
-        raise DiptychError(f"{path}: its note of how many vectors an entry has cannot be read; it was not made here")
-    return size
-
-
-def _told(entry: Entry) -> str:
-    return json.dumps(entry.metadata, ensure_ascii=False) if entry.metadata else ""
-
-
-def _arrow(path: Path) -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.compute
-        from pyarrow import parquet
-    except ImportError:
-        raise DiptychError(f"{path}: needs the package pyarrow; install diptych[search]") from None
-    return pyarrow, parquet

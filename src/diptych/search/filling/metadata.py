@@ -57,7 +57,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not path.is_file():
         raise DiptychError("no such file; expected a table of metadata (csv, tsv, jsonl or parquet)", where=path)
     if suffix == ".parquet":
-        for row, record in parquet_rows(path):
+        for row, record in parquet_rows(path, str(path)):
             yield f"{path}: row {row}", record
     elif suffix in (".csv", ".tsv"):
         for number, cells in csv_rows(path):

@@ -38,7 +38,7 @@ class LocalsKeeper:
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class PreparedBatch:
     """Pictures ready for the models, and those that need none."""
 
     ready: list[tuple[NewEntry, np.ndarray, np.ndarray | None, Size]]
@@ -59,19 +59,24 @@ def embed_entries(
     the device gets one batch after another.
     """
     on_cpu = embedder.device.type == "cpu"
-    size = batch_size or (4 if on_cpu else 64)
+    size = batch_size or usual_batch(embedder)
     workers = check_sizes(size, workers)
     yield from read_ahead(
-        _batches(entries, size),
-        lambda batch: _prepare(batch, embedder, keeper),
-        lambda prepared: _finish(prepared, embedder, keeper),
+        batches_of(entries, size),
+        lambda batch: prepare_batch(batch, embedder, keeper),
+        lambda prepared: finish_batch(prepared, embedder, keeper),
         on_cpu=on_cpu,
         workers=workers,
         ahead=2 * workers,
     )
 
 
-def _batches(entries: Iterable[NewEntry], size: int) -> Iterator[list[NewEntry]]:
+def usual_batch(embedder: Embedder) -> int:
+    """Pictures a step, where nobody says."""
+    return 4 if embedder.device.type == "cpu" else 64
+
+
+def batches_of(entries: Iterable[NewEntry], size: int) -> Iterator[list[NewEntry]]:
     """Batches of one kind each."""
     waiting: dict[str, list[NewEntry]] = {"picture": [], "sentence": []}
     most = {"picture": size, "sentence": SENTENCES_AT_ONCE}
@@ -84,7 +89,8 @@ def _batches(entries: Iterable[NewEntry], size: int) -> Iterator[list[NewEntry]]
     yield from (batch for batch in waiting.values() if batch)
 
 
-def _prepare(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper | None) -> _Prepared:
+def prepare_batch(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper | None) -> PreparedBatch:
+    """Read and decode a batch of one kind; what cannot be read is an outcome already."""
     ready: list[tuple[NewEntry, np.ndarray, np.ndarray | None, Size]] = []
     done: list[Outcome] = []
     side = max(embedder.side, 0 if keeper is None else keeper.side)
@@ -109,7 +115,7 @@ def _prepare(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper
         except DiptychError as error:
             stamp = entry.stamp if entry.stamp.digest else None
             done.append(Failed(entry.key, DataProblem(error.where or entry.key, error.what), stamp))
-    return _Prepared(ready, done)
+    return PreparedBatch(ready, done)
 
 
 def _described(entry: NewEntry, facts: Columns) -> NewEntry:
@@ -119,7 +125,8 @@ def _described(entry: NewEntry, facts: Columns) -> NewEntry:
     return replace(entry, facts=facts, stamp=replace(entry.stamp, digest=digest_read(entry.stamp.digest, READ)))
 
 
-def _finish(prepared: _Prepared, embedder: Embedder, keeper: LocalsKeeper | None) -> list[Outcome]:
+def finish_batch(prepared: PreparedBatch, embedder: Embedder, keeper: LocalsKeeper | None) -> list[Outcome]:
+    """What became of a batch: vectors, and local features where they are kept."""
     ready = prepared.ready
     if not ready:
         return prepared.done

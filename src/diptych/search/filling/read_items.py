@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import DataProblem, Item
@@ -23,12 +23,17 @@ from diptych.search.stores.store import Stamp, Value, check_fields
 from diptych.search.stores.values import cell_value
 
 
-def read_parts(file: FoundFile, what: What) -> Iterator[Piece]:
+def read_parts(
+    file: FoundFile, what: What, rows: tuple[int, int] | None = None, source: IO[bytes] | None = None
+) -> Iterator[Piece]:
     """The wanted entries of a text file, video, tar or parquet file, and its problems, as they come; never an error.
 
     An entry that no store can keep is a problem too, and costs itself alone.
+
+    rows: of a parquet file, the first row that is wanted and the one after the last
+    source: where a parquet file is read from, if it is not on a disk of this machine
     """
-    for piece in _pieces(file, what):
+    for piece in _pieces(file, what, rows, source):
         fault = _fault_of(piece) if isinstance(piece, NewEntry) else None
         yield piece if fault is None else fault
 
@@ -42,11 +47,11 @@ def _fault_of(entry: NewEntry) -> DataProblem | None:
     return None
 
 
-def _pieces(file: FoundFile, what: What) -> Iterator[Piece]:
+def _pieces(file: FoundFile, what: What, rows: tuple[int, int] | None, source: IO[bytes] | None) -> Iterator[Piece]:
     lower = file.path.lower()
     try:
         if lower.endswith(".parquet"):
-            yield from _parquet(file, what)
+            yield from _parquet(file, what, rows, source)
         elif file.kind == "video":
             yield from video_parts(file)
         elif file.kind == "archive":
@@ -62,6 +67,8 @@ def _pieces(file: FoundFile, what: What) -> Iterator[Piece]:
     except UnicodeDecodeError as error:
         yield DataProblem(file.path, f"not valid UTF-8: {error.reason} at byte {error.start}")
     except OSError as error:
+        if source is not None:  # who opened it knows whether it may go well another time
+            raise
         yield DataProblem(file.path, f"cannot be read: {error.strerror or error}")
 
 
@@ -139,9 +146,9 @@ def _tar(file: FoundFile, what: What) -> Iterator[Piece]:
     yield from faults.problems
 
 
-def _parquet(file: FoundFile, what: What) -> Iterator[Piece]:
+def _parquet(file: FoundFile, what: What, rows: tuple[int, int] | None, source: IO[bytes] | None) -> Iterator[Piece]:
     """Rows with a picture (bytes, or the path of a file), with sentences, or with both; other columns are metadata."""
-    for row, record in parquet_rows(Path(file.path)):
+    for row, record in parquet_rows(Path(file.path) if source is None else source, file.path, rows):
         where, key = f"{file.path}: row {row}", f"{file.path}#{row}"
         picture = fields.pick(record, fields.PICTURES)
         caption = fields.pick(record, fields.CAPTIONS)
@@ -164,6 +171,8 @@ def _parquet_picture(value: Any, key: str, file: FoundFile, metadata: dict[str, 
         return NewEntry(key, "picture", stamp, PictureBytes(value, where), metadata=metadata)
     if not isinstance(value, str) or not value:
         return DataProblem(where, f"expected a picture's bytes or path, got {value!r}")
+    if "://" in file.path:
+        return DataProblem(where, "names a picture by its path; here rows must hold their pictures' bytes")
     path = os.path.normpath(os.path.join(os.path.dirname(file.path), os.path.expanduser(value)))
     if file_kind(path) not in PICTURES:
         return DataProblem(where, f"{path} is not named like a picture")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from diptych.common.errors import DiptychError
 from diptych.data.collection import DataProblem
@@ -26,19 +26,31 @@ def csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str] | DataProblem]]:
                     yield line, dict(zip(header, cells, strict=True))
 
 
-def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a parquet file with their numbers, without holding them all."""
+def parquet_rows(
+    source: Path | IO[bytes], where: str, rows: tuple[int, int] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a parquet file with their numbers, without holding them all; `where` names it in errors.
+
+    rows: the first that is wanted and the one after the last; groups of rows without any of these are not read
+    """
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise DiptychError("needs the package pyarrow; install diptych[search]", where=path) from None
+        raise DiptychError("needs the package pyarrow; install diptych[search]", where=where) from None
     try:
-        with parquet.ParquetFile(path) as table:
+        with parquet.ParquetFile(source) as table:
+            start, stop = rows or (0, table.metadata.num_rows)
             row = 0
-            for batch in table.iter_batches(ROWS_AT_ONCE):
-                for record in batch.to_pylist():
-                    yield row, record
-                    row += 1
+            for group in range(table.metadata.num_row_groups):
+                after = row + table.metadata.row_group(group).num_rows
+                if after <= start or row >= stop:
+                    row = after
+                    continue
+                for batch in table.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
+                    first, last = max(start, row), min(stop, row + len(batch))
+                    if first < last:
+                        yield from enumerate(batch.slice(first - row, last - first).to_pylist(), first)
+                    row += len(batch)
     except pyarrow.ArrowException as error:
-        raise DiptychError(f"not a readable parquet file: {error}", where=path) from None
+        raise DiptychError(f"not a readable parquet file: {error}", where=where) from None

@@ -14,10 +14,13 @@ if TYPE_CHECKING:  # these need torch, which a run that finds nothing new does n
     import torch
 
     from diptych.search.models.embedder import Embedder, LocalsSource
+    from diptych.search.models.fingerprint import Fingerprint
 
 DEFAULT_MODEL = "default"
 # Properties that say which version made an index, and when.
 MADE_WITH, MADE = "made-with", "made"
+# Properties that say what the model made of a fixed sentence and a fixed picture.
+PROBE_TEXT, PROBE_PICTURE = "probe-text", "probe-picture"
 # What an index without a model is said to be made with.
 ELSEWHERE = "vectors from elsewhere"
 
@@ -61,9 +64,7 @@ class IndexModel:
         """Write down what the index is made with, or see that it is the same already."""
         locals_ = "" if kept is None else json.dumps(asdict(kept))
         if not self.known:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            made = {MADE_WITH: f"diptych {diptych.__version__}", MADE: now}
-            self.store.set_properties({"model": name, "locals": locals_, **made})
+            self.store.set_properties({"model": name, "locals": locals_, **_made_now()})
         elif self.name != name:
             self.store.close()
             raise DiptychError(
@@ -75,6 +76,35 @@ class IndexModel:
             self.store.close()
             raise DiptychError("made without these local features; index into another file", where=self.store.address)
         self._properties = self.store.properties
+
+    def adopt(self, mark: "Fingerprint") -> None:
+        """Take what was embedded elsewhere: write its model down where there is none, or see that it is the same."""
+        probes = {PROBE_TEXT: mark.text, PROBE_PICTURE: mark.picture}
+        if not self.known:
+            self.store.set_properties({"model": mark.name, "locals": mark.locals, **probes, **_made_now()})
+        else:
+            self._check_same(mark, probes)
+            self.store.set_properties({k: v for k, v in probes.items() if self.name and k not in self._properties})
+        self._properties = self.store.properties
+
+    def _check_same(self, mark: "Fingerprint", probes: dict[str, str]) -> None:
+        from diptych.search.models.embedder import same_probe
+
+        known = self._properties
+        if self.name and any(name in known and not same_probe(known[name], probe) for name, probe in probes.items()):
+            raise DiptychError(
+                f"made with {self.name!r}, whose vectors are not those of {mark.name!r}, which the parts were made "
+                "with; import into another index",
+                where=self.store.address,
+            )
+        if known.get("locals", "") != mark.locals:
+            there, parts = ("with" if told else "without" for told in (known.get("locals"), mark.locals))
+            raise DiptychError(
+                f"made {there} local features, and the parts {parts}"
+                + (" the same ones" if there == parts else "")
+                + "; import into another index",
+                where=self.store.address,
+            )
 
     def use(self, embedder: "Embedder") -> None:
         """Take a model that is loaded already."""
@@ -108,7 +138,7 @@ class IndexModel:
         """See by a probe that the model is the one that was used before; write it down where it is the first."""
         from diptych.search.models.embedder import same_probe
 
-        name = "probe-picture" if pictures else "probe-text"
+        name = PROBE_PICTURE if pictures else PROBE_TEXT
         probe, known = embedder.probe(pictures), self._properties.get(name)
         if known is None and (pictures or not self.store.count()):
             self.store.set_properties({name: probe})
@@ -119,6 +149,11 @@ class IndexModel:
                 "its vectors differ; index again into another file",
                 where=self.store.address,
             )
+
+
+def _made_now() -> dict[str, str]:
+    """Which version made an index, and when."""
+    return {MADE_WITH: f"diptych {diptych.__version__}", MADE: datetime.now(UTC).isoformat(timespec="seconds")}
 
 
 def locals_of(reranker: str) -> "LocalsSource":

@@ -1,0 +1,95 @@
+"""The folder that parts are written into, on a disk that machines share or in an object store."""
+
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from diptych.common.errors import DiptychError
+from diptych.common.machine import writing
+from diptych.search.filling.remote import again, filesystem, is_url, local_copy, plain_place
+
+# How names end while a file is written.
+ASIDE = ".part"
+
+
+def is_parts_folder(place: str | Path) -> bool:
+    """Whether a place is a folder of parts, and no file of vectors."""
+    text = plain_place(place)
+    return is_url(text) or os.path.isdir(os.path.expanduser(text))
+
+
+class PartsFolder:
+    """Files by name, each whole or not there: on a disk written aside and renamed, elsewhere put in one piece."""
+
+    def __init__(self, place: str | Path) -> None:
+        place = plain_place(place)
+        self.address = place.rstrip("/") if is_url(place) else os.path.abspath(os.path.expanduser(place))
+        self._remote = is_url(place)
+
+    def holds(self, path: str) -> bool:
+        """Whether a file lies in it."""
+        return path.startswith(self.address + "/")
+
+    def names(self) -> set[str]:
+        """The files that are there; none where there is no folder yet."""
+        if not self._remote:
+            if os.path.exists(self.address) and not os.path.isdir(self.address):
+                raise DiptychError("a file; expected a folder", where=self.address)
+            return set(os.listdir(self.address)) if os.path.isdir(self.address) else set()
+        fs, root = filesystem(self.address)
+        there = again(lambda: fs.ls(root, detail=False) if fs.exists(root) else [], self.address)
+        return {str(path).rstrip("/").rpartition("/")[2] for path in there}
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[Path]:
+        """A file of this machine's disk with what a name holds."""
+        if not self._remote:
+            yield Path(self.address) / name
+            return
+        with local_copy(f"{self.address}/{name}") as copy:
+            yield copy
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """A file of this machine's disk to write into; on success it takes its name."""
+        if self._remote:
+            with tempfile.TemporaryDirectory(prefix="diptych-") as folder:
+                aside = Path(folder) / name
+                yield aside
+                fs, root = filesystem(self.address)
+                again(lambda: fs.makedirs(root, exist_ok=True), self.address)
+                again(lambda: fs.put_file(str(aside), f"{root}/{name}"), f"{self.address}/{name}")
+            return
+        path = Path(self.address) / name
+        aside = path.with_name(f".{name}.{socket.gethostname()}.{os.getpid()}{ASIDE}")
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                yield aside
+                with aside.open("rb") as file:
+                    os.fsync(file.fileno())
+                os.replace(aside, path)
+            finally:
+                with suppress(OSError):
+                    aside.unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        """Take a file away; one that is not there is no error."""
+        if not self._remote:
+            (Path(self.address) / name).unlink(missing_ok=True)
+            return
+        fs, root = filesystem(self.address)
+        with suppress(FileNotFoundError):
+            fs.rm_file(f"{root}/{name}")
+
+    def left_behind(self, name: str = "") -> list[str]:
+        """What processes left that were ended while they wrote; of one name, or of all."""
+        return [n for n in self.names() if n.startswith(f".{name}") and n.endswith(ASIDE)]
+
+    def sweep(self) -> None:
+        """Take away what was left behind."""
+        for name in self.left_behind():
+            self.remove(name)
