@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from diptych.common.errors import DiptychError
-from diptych.evaluation.eccv import annotations, coco_number, gallery, query_figures, split_ids
+from diptych.evaluation.eccv import annotations, coco_number, gallery, query_figures, split_captions, split_ids
 from diptych.evaluation.evaluate import evaluate_scores
 from diptych.evaluation.sources import Strip
 
@@ -113,15 +113,40 @@ def test_annotations_are_whole() -> None:
     assert annotations("eccv")[0].keys() <= images
 
 
-def test_a_part_of_the_split_is_refused() -> None:
+def test_less_than_half_of_the_split_or_a_missing_caption_is_refused() -> None:
     images, captions = split_ids()
-    few = [str(number) for number in sorted(images)[1:]]
-    with pytest.raises(DiptychError, match="1 of the 5,000 test pictures are not in the data"):
-        gallery("cxc", few, [str(c) for c in captions])
+    most = [str(number) for number in sorted(images)[1:]]
+    with pytest.raises(DiptychError, match="2501 of the 5,000 test pictures are not in the data"):
+        gallery("cxc", most[2500:], [str(c) for c in captions])
     with pytest.raises(DiptychError, match=r"the first picture here has id 'a\.jpg#0'"):
         gallery("cxc", ["a.jpg#0"], [])
     with pytest.raises(DiptychError, match="comes twice"):
-        gallery("eccv", [*few, few[0]], [])
+        gallery("eccv", [*most, most[0]], [])
+    own = [str(caption) for picture in most for caption in split_captions()[int(picture)]]
+    with pytest.raises(DiptychError, match="1 of the 24,995 test captions are not in the data"):
+        gallery("eccv", most, own[:-1])
+
+
+@pytest.mark.parametrize("protocol", ["eccv", "cxc"])
+def test_of_a_part_of_the_split_only_what_is_there_is_asked_and_counted(protocol: str) -> None:
+    rng = np.random.default_rng(1)
+    chosen = rng.permutation(sorted(split_ids()[0]))[:2600].tolist()
+    owned = [(i, caption) for i, picture in enumerate(chosen) for caption in split_captions()[picture]]
+    captions = [caption for _, caption in owned]
+    v = rng.normal(size=(2600, 6)).astype(np.float32)
+    s = (v[[i for i, _ in owned]] + rng.normal(size=(len(owned), 6))).astype(np.float32)
+    table = v @ s.T
+    result = evaluate_scores(table, [i for i, _ in owned], protocol, list(map(str, chosen)), list(map(str, captions)))
+    assert "took the 2,600 of 5,000 test pictures" in result.notes[0]
+    column = {caption: j for j, caption in enumerate(captions)}
+    found = []
+    for picture, answers in annotations(protocol)[0].items():
+        if picture not in chosen:
+            continue
+        right = [column[caption] for caption in answers if caption in column]
+        scores = table[chosen.index(picture)]
+        found.append(100.0 * (max(scores[right]) >= scores.max()))
+    assert result["i2t/r@1"] == pytest.approx(np.mean(found))
 
 
 def test_captions_that_do_not_count_are_left_out() -> None:
