@@ -1,6 +1,7 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from diptych.data.batches import LocalFeatures
 from diptych.data.collection import Collection, Regions
 from diptych.data.tokens import WordTokenizer
 from diptych.data.vocabulary import Vocabulary
-from diptych.training import loop
+from diptych.training import loop, signals
 from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches
 from diptych.training.held_features import HeldFeatures, RegionRows, hold, hold_splits
 from diptych.training.loop import Device, train
@@ -122,7 +123,7 @@ def test_a_held_run_out_of_time_goes_on_to_the_weights_of_an_unbroken_one(
     train(recipe, tmp_path / "whole", Device("cpu"), toy.splits())
     clock = iter([0.0, 1.0, 2.0])
     with monkeypatch.context() as patch:
-        patch.setattr("diptych.training.signals.time.monotonic", lambda: next(clock))
+        patch.setattr(signals, "time", SimpleNamespace(monotonic=lambda: next(clock)))
         outcome = train(recipe, tmp_path / "broken", Device("cpu"), toy.splits(), until=2.0)
     assert (outcome.finished, outcome.ended, outcome.position.total) == (False, "signal", 3)
     assert train(recipe, tmp_path / "broken", Device("cpu"), toy.splits()).finished

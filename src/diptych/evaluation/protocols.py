@@ -167,8 +167,8 @@ def _annotated(
     for direction in ("i2t", "t2i"):
         per_query[f"{direction}/owner"] = rows[per_query[f"{direction}/owner"]]
     missing = PICTURES[protocol] - len(rows)
-    told = f"{protocol} took the {len(rows):,} of {PICTURES[protocol]:,} test pictures that are in the data: fewer to choose"
-    return figures, ranges, per_query, (f"{told} from, so figures are a little higher",) if missing else ()
+    told = f"{protocol} took the {len(rows):,} of {PICTURES[protocol]:,} test pictures that are in the data"
+    return figures, ranges, per_query, (f"{told}: figures are a little higher than on all",) if missing else ()
 
 
 def _positions(chosen: np.ndarray, size: int) -> np.ndarray:
