@@ -39,7 +39,7 @@ from diptych.training.ablation import MAIN, Trial, plan
 from diptych.training.data import Splits
 from diptych.training.held_features import HeldFeatures, hold, hold_splits
 from diptych.training.recipe import variant_names
-from diptych.training.series import SCORES, Entry, record_folder, run_series
+from diptych.training.series import SCORES, SeriesEntry, record_folder, run_series
 
 ROOT = Path(__file__).parent.parent
 BACKBONE, SIZE = "efficientnet-lite2", 224
@@ -68,7 +68,7 @@ def main() -> None:
     failed = end.failed
     if not end.left:
         if "rerank" in args.parts:
-            rerank(args, first, splits, device)
+            rerank(args, first, splits, device, until)
         end = run_series([*others, *rest], args.results, splits, args.device, until, args.fold)
         failed += end.failed
     for told in failed:
@@ -78,11 +78,11 @@ def main() -> None:
     sys.exit(1 if failed else 0)
 
 
-def is_done(args: argparse.Namespace, entry: Entry) -> bool:
+def is_done(args: argparse.Namespace, entry: SeriesEntry) -> bool:
     return (record_folder(args.results, entry.trial) / "trial.json").exists()
 
 
-def entries(args: argparse.Namespace) -> tuple[list[Entry], list[Entry], list[Entry]]:
+def entries(args: argparse.Namespace) -> tuple[list[SeriesEntry], list[SeriesEntry], list[SeriesEntry]]:
     """The main rows with the first seed, with the others, and what hangs on them."""
 
     def trials(kind: str, variant: str, seeds: Sequence[int]) -> list[Trial]:
@@ -90,14 +90,14 @@ def entries(args: argparse.Namespace) -> tuple[list[Entry], list[Entry], list[En
         return plan(path, args.runs / path.stem, [variant], seeds, tuple(args.set))
 
     seeds = range(args.seeds) if "main" in args.parts else range(0)
-    rows = [Entry(trial, whole=True) for kind, variant in ROWS for trial in trials(kind, variant, seeds)]
+    rows = [SeriesEntry(trial, whole=True) for kind, variant in ROWS for trial in trials(kind, variant, seeds)]
     rows.sort(key=lambda entry: entry.trial.seed)
     rest = []
     for part in ("ablations", "rates"):
         for kind in dict.fromkeys(kind for kind, _ in ROWS):
             for variant in variant_names(ROOT / "recipes" / f"{kind}-coco-grid.toml"):
                 if part in args.parts and ("rate-" in variant) == (part == "rates") and (kind, variant) not in ROWS:
-                    rest += [Entry(trial) for trial in trials(kind, variant, [0])]
+                    rest += [SeriesEntry(trial) for trial in trials(kind, variant, [0])]
     if args.only:
         rows, rest = ([e for e in some if any(word in e.name for word in args.only)] for some in (rows, rest))
     return [e for e in rows if e.trial.seed == 0], [e for e in rows if e.trial.seed > 0], rest
@@ -132,21 +132,24 @@ def with_coco_ids(test: Collection, karpathy: Collection) -> Collection:
     return replace(test, items=[replace(item, sentences=theirs[coco_number(item.id)]) for item in test.items])
 
 
-def rerank(args: argparse.Namespace, first: Sequence[Entry], splits: Splits, device: torch.device) -> None:
-    """What each slow model makes of the best of the fast one, fold by fold, at every depth with every fusion."""
-    runs = {
-        entry.trial.recipe.name.removesuffix("-coco-grid"): entry.trial
-        for entry in first
-        if entry.trial.variant == MAIN
-    }
+def rerank(
+    args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Splits, device: torch.device, until: float | None
+) -> None:
+    """What each slow model makes of the best of the fast one, fold by fold, at every depth with every fusion.
+
+    Scores stay with the runs. Where another machine made them, the run is made again here.
+    """
+    runs = {entry.trial.recipe.name: entry for entry in first if entry.trial.variant == MAIN}
     owners = splits.test.captions()[1]
     for slow in SLOW:
         path = args.results / "rerank" / f"{FAST}-{slow}.json"
-        pair = [runs.get(FAST), runs.get(slow)]
-        there = [trial for trial in pair if trial is not None and (trial.run / SCORES).exists()]
-        if path.exists() or len(there) < 2:
+        pair = [runs[f"{kind}-coco-grid"] for kind in (FAST, slow) if f"{kind}-coco-grid" in runs]
+        if path.exists() or len(pair) < 2:
             continue
-        scores = [np.load(trial.run / SCORES, mmap_mode="r") for trial in there]
+        gone = [entry for entry in pair if not (entry.trial.run / SCORES).exists()]
+        if gone and run_series(gone, args.runs / "again", splits, args.device, until, args.fold).left:
+            return
+        scores = [np.load(entry.trial.run / SCORES, mmap_mode="r") for entry in pair]
         points: dict[tuple[float, Fusion], list[dict[str, float]]] = {}
         for start in range(0, len(splits.test) // args.fold * args.fold, args.fold):
             columns = np.flatnonzero((owners >= start) & (owners < start + args.fold))
@@ -157,7 +160,7 @@ def rerank(args: argparse.Namespace, first: Sequence[Entry], splits: Splits, dev
             {"depth": depth, "fusion": fusion, **{key: float(np.mean([f[key] for f in each])) for key in each[0]}}
             for (depth, fusion), each in points.items()
         ]
-        seconds = second_stage_seconds(there[1], splits.test, device)
+        seconds = second_stage_seconds(pair[1].trial, splits.test, device)
         write_json(path, {"fast": FAST, "slow": slow, "fold": args.fold, "points": means, "query_seconds": seconds})
         print(f"re-ranked by {slow}", file=sys.stderr)
 

@@ -18,7 +18,7 @@ from diptych.training.ablation import Trial
 from diptych.training.data import Splits
 from diptych.training.held_features import hold, hold_splits
 from diptych.training.recipe import Recipe
-from diptych.training.series import SCORES, Entry, record_folder, run_series
+from diptych.training.series import SCORES, SeriesEntry, record_folder, run_series
 from diptych.training.trial_record import TrialRecord
 from tests.training import toy
 
@@ -32,12 +32,12 @@ def splits() -> Splits:
     return replace(found, test=hold(found.test, CPU))
 
 
-def entry(out: Path, variant: str = "main", seed: int = 0, whole: bool = False, **training: object) -> Entry:
+def entry(out: Path, variant: str = "main", seed: int = 0, whole: bool = False, **training: object) -> SeriesEntry:
     recipe: Recipe = toy.recipe(epochs=1, hold_features=True, seed=seed, **training)
-    return Entry(Trial(variant, seed, recipe, out / "runs" / variant / f"seed-{seed}"), whole)
+    return SeriesEntry(Trial(variant, seed, recipe, out / "runs" / variant / f"seed-{seed}"), whole)
 
 
-def record(out: Path, one: Entry) -> TrialRecord:
+def record(out: Path, one: SeriesEntry) -> TrialRecord:
     return TrialRecord.load(record_folder(out / "results", one.trial) / "trial.json")
 
 

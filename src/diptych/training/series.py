@@ -46,7 +46,7 @@ NEAR_MISSES = 1000  # pictures whose captions with one word changed are scored
 
 
 @dataclass(frozen=True)
-class Entry:
+class SeriesEntry:
     """A trial of a series.
 
     whole: every pair of the test split is scored, and the scores stay beside the run; else those of the folds alone
@@ -76,7 +76,7 @@ def record_folder(results: Path, trial: Trial) -> Path:
 
 
 def run_series(
-    entries: Sequence[Entry],
+    entries: Sequence[SeriesEntry],
     results: Path,
     splits: Splits,
     device: str = "auto",
@@ -119,7 +119,9 @@ def run_series(
     return SeriesEnd(tuple(done), tuple(failed), tuple(e.name for e in entries if e.name not in over))
 
 
-def _run(entry: Entry, folder: Path, splits: Splits, device: str, until: float | None, fold: int) -> TrialRecord | None:
+def _run(
+    entry: SeriesEntry, folder: Path, splits: Splits, device: str, until: float | None, fold: int
+) -> TrialRecord | None:
     """One trial to its record; None where the time did not suffice, or a signal came."""
     trial, place = entry.trial, pick_device(device)
     before = _memory_from_here(place)
@@ -174,7 +176,7 @@ class _Judged:
     notes: tuple[str, ...]
 
 
-def _judge(matcher: Matcher, entry: Entry, test: Collection, until: float | None, fold: int) -> _Judged | None:
+def _judge(matcher: Matcher, entry: SeriesEntry, test: Collection, until: float | None, fold: int) -> _Judged | None:
     """A trained matcher on the test split; None where there is no time for it."""
     texts, owners = test.captions()
     ids = collection_ids(test)
