@@ -239,13 +239,13 @@ def difference(runs: dict[str, Runs], one: str, other: str) -> Difference:
 
 def verdict(gap: Difference, expected: int) -> str:
     """What the paired test says of a claim; expected: the sign that it claims."""
-    if gap.p >= SURE:
+    if gap.p >= SURE or gap.low <= 0 <= gap.high:  # the test is over pictures, the interval over seeds as well
         return "not told apart"
     return "holds" if gap.value * expected > 0 else "the other way round"
 
 
 def _gap(gap: Difference) -> list[str]:
-    return [f"{gap.value:+.1f} ({gap.low:+.1f} … {gap.high:+.1f})", f"{gap.p:.4f}" if gap.p >= 1e-4 else "< 0.0001"]
+    return [f"{gap.value:+.1f} ({gap.low:+.1f} … {gap.high:+.1f})", f"{gap.p:.4f}" if gap.p >= 1e-4 else "≤ 0.0001"]
 
 
 def claims_table(runs: dict[str, Runs]) -> str:
@@ -337,7 +337,7 @@ def plots(runs: dict[str, Runs], results: Path, folder: Path) -> list[str]:
     told = []
     trees = [json.loads(read_text(path)) for path in sorted((results / "rerank").glob("*.json"))]
     if trees:
-        figure, axes = plt.subplots(1, len(trees), figsize=(3.1 * len(trees), 3), sharey=True, squeeze=False)
+        figure, axes = plt.subplots(1, len(trees), figsize=(3 * len(trees) + 1, 2.8), sharey=True, squeeze=False)
         for axis, tree in zip(axes[0], trees, strict=True):
             for fusion, style in (("sum", "o-"), ("replace", "s--"), ("rrf", "^:")):
                 points = [point for point in tree["points"] if point["fusion"] == fusion]
@@ -346,8 +346,11 @@ def plots(runs: dict[str, Runs], results: Path, folder: Path) -> list[str]:
             if first is not None:
                 axis.axhline(first.records[0].figures[f"{FOLDS}/rsum"], color="0.5", lw=1, label="VSE∞ alone")
             axis.set(title=NAMES[f"{tree['slow']}/main"], xlabel="% rescored", xscale="log")
+            shown = [1, 2, 5, 10, 20, 50, 100]
+            axis.set_xticks(shown, [str(each) for each in shown])
+            axis.set_xticks([], minor=True)
         axes[0][0].set_ylabel("COCO 1K RSUM")
-        axes[0][-1].legend(frameon=False)
+        axes[0][-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
         told.append(_save(figure, folder, "coco-depth", "RSUM by how much the second stage rescores"))
     alphas = {alpha: runs[key] for key, alpha in ALPHAS.items() if key in runs}
     if len(alphas) > 2:
@@ -369,18 +372,21 @@ def page(runs: dict[str, Runs], results: Path, folder: Path) -> str:
     """All of it in Markdown; the plots go to `folder`."""
     first = next(iter(runs.values())).records[0]
     notes = sorted({note for key in NAMES if key in runs for note in runs[key].records[0].notes})
-    few = ", ".join(f"{NAMES[k]} {len(runs[k].records)}" for k in NAMES if k in runs and len(runs[k].records) < 3)
+    counts = {NAMES[key]: len(runs[key].records) for key in NAMES if key in runs}
+    most = max(counts.values())
+    few = ", ".join(f"{count} of {name}" for name, count in counts.items() if count < most)
     told = (
         f"{first.images:,} test pictures, {first.sentences:,} sentences; {first.steps:,} steps each, on one "
-        f"{first.device}. Mean ± standard deviation over three seeds{f' (fewer of {few})' if few else ''}. `1K`: the "
+        f"{first.device}. Mean ± standard deviation over {most} seeds{f' ({few})' if few else ''}. `1K`: the "
         "mean over folds of 1,000 pictures; `all`: every picture with every sentence. Times are of one run; the time "
         "to score is of all pairs, encoded before."
     )
     sections = {
         "": "\n\n".join([told, main_table(runs), "\n".join(f"- {note}" for note in notes), other_table(runs)]),
         "### Tuned\n\nThree rates, one seed, the best by the validation split:": tuned_table(runs),
-        "### Does the papers' order hold?\n\nDifference of RSUM with its 95 % interval, and the p of a paired "
-        "permutation test over pictures, each test by itself.": claims_table(runs),
+        "### Does the papers' order hold?\n\nDifference of RSUM with its 95 % interval over pictures and seeds, and "
+        "the p of a paired permutation test over pictures, each test by itself. A claim holds where p is below 0.05 "
+        "and the interval leaves out 0.": claims_table(runs),
         "### Ablations\n\nOne seed each, beside all seeds of the model as it is. The papers measured them on other "
         "features, CAMP and MMCA on Flickr30K.": ablation_tables(runs),
         "### How deep to re-rank\n\nVSE∞ finds, another rescores its best; RSUM over the folds, first seed.": (

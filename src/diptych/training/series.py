@@ -233,7 +233,7 @@ def _seconds_of_a_sample(matcher: Matcher, images: Kept, texts: Kept) -> float:
 
 
 def _compact(evaluation: Evaluation) -> Evaluation:
-    """The same without its ids, in the smallest integers: a tenth of the size."""
+    """The same without its ids, in the smallest integers."""
     kept = {key: values for key, values in evaluation.per_query.items() if not key.endswith("_ids")}
     small = {
         # Twice the largest must fit: ranks are added.
