@@ -138,15 +138,24 @@ def test_of_a_part_of_the_split_only_what_is_there_is_asked_and_counted(protocol
     table = v @ s.T
     result = evaluate_scores(table, [i for i, _ in owned], protocol, list(map(str, chosen)), list(map(str, captions)))
     assert "took the 2,600 of 5,000 test pictures" in result.notes[0]
-    column = {caption: j for j, caption in enumerate(captions)}
-    found = []
-    for picture, answers in annotations(protocol)[0].items():
-        if picture not in chosen:
-            continue
-        right = [column[caption] for caption in answers if caption in column]
-        scores = table[chosen.index(picture)]
-        found.append(100.0 * (max(scores[right]) >= scores.max()))
-    assert result["i2t/r@1"] == pytest.approx(np.mean(found))
+    row, column = ({number: i for i, number in enumerate(ids)} for ids in (chosen, captions))
+    every = split_ids()
+    for direction, scores, asked, mine, theirs, answers in (
+        ("i2t", table, row, column, every[1], annotations(protocol)[0]),
+        ("t2i", table.T, column, row, every[0], annotations(protocol)[1]),
+    ):
+        hits, precisions = [], []
+        for query, right in answers.items():
+            there = [mine[answer] for answer in right if answer in mine]
+            if query not in asked or not there:
+                continue
+            order = np.argsort(-scores[asked[query]])
+            hits.append(100.0 * (order[0] in there))
+            size = len([answer for answer in right if answer in mine or answer not in theirs])
+            precisions.append(100.0 * len(set(order[:size]) & set(there)) / size)
+        assert result[f"{direction}/r@1"] == pytest.approx(np.mean(hits))
+        if protocol == "eccv":
+            assert result[f"{direction}/r-precision"] == pytest.approx(np.mean(precisions))
 
 
 def test_captions_that_do_not_count_are_left_out() -> None:
