@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from diptych.common.errors import DiptychError
-from diptych.evaluation.eccv import annotations, coco_number, gallery, query_figures, split_ids
+from diptych.evaluation.eccv import annotations, coco_number, gallery, query_figures, split_captions, split_ids
 from diptych.evaluation.evaluate import evaluate_scores
 from diptych.evaluation.sources import Strip
 
@@ -113,15 +113,49 @@ def test_annotations_are_whole() -> None:
     assert annotations("eccv")[0].keys() <= images
 
 
-def test_a_part_of_the_split_is_refused() -> None:
+def test_less_than_half_of_the_split_or_a_missing_caption_is_refused() -> None:
     images, captions = split_ids()
-    few = [str(number) for number in sorted(images)[1:]]
-    with pytest.raises(DiptychError, match="1 of the 5,000 test pictures are not in the data"):
-        gallery("cxc", few, [str(c) for c in captions])
+    most = [str(number) for number in sorted(images)[1:]]
+    with pytest.raises(DiptychError, match="2501 of the 5,000 test pictures are not in the data"):
+        gallery("cxc", most[2500:], [str(c) for c in captions])
     with pytest.raises(DiptychError, match=r"the first picture here has id 'a\.jpg#0'"):
         gallery("cxc", ["a.jpg#0"], [])
     with pytest.raises(DiptychError, match="comes twice"):
-        gallery("eccv", [*few, few[0]], [])
+        gallery("eccv", [*most, most[0]], [])
+    own = [str(caption) for picture in most for caption in split_captions()[int(picture)]]
+    with pytest.raises(DiptychError, match="1 of the 24,995 test captions are not in the data"):
+        gallery("eccv", most, own[:-1])
+
+
+@pytest.mark.parametrize("protocol", ["eccv", "cxc"])
+def test_of_a_part_of_the_split_only_what_is_there_is_asked_and_counted(protocol: str) -> None:
+    rng = np.random.default_rng(1)
+    chosen = rng.permutation(sorted(split_ids()[0]))[:2600].tolist()
+    owned = [(i, caption) for i, picture in enumerate(chosen) for caption in split_captions()[picture]]
+    captions = [caption for _, caption in owned]
+    v = rng.normal(size=(2600, 6)).astype(np.float32)
+    s = (v[[i for i, _ in owned]] + rng.normal(size=(len(owned), 6))).astype(np.float32)
+    table = v @ s.T
+    result = evaluate_scores(table, [i for i, _ in owned], protocol, list(map(str, chosen)), list(map(str, captions)))
+    assert "took the 2,600 of 5,000 test pictures" in result.notes[0]
+    row, column = ({number: i for i, number in enumerate(ids)} for ids in (chosen, captions))
+    every = split_ids()
+    for direction, scores, asked, mine, theirs, answers in (
+        ("i2t", table, row, column, every[1], annotations(protocol)[0]),
+        ("t2i", table.T, column, row, every[0], annotations(protocol)[1]),
+    ):
+        hits, precisions = [], []
+        for query, right in answers.items():
+            there = [mine[answer] for answer in right if answer in mine]
+            if query not in asked or not there:
+                continue
+            order = np.argsort(-scores[asked[query]])
+            hits.append(100.0 * (order[0] in there))
+            size = len([answer for answer in right if answer in mine or answer not in theirs])
+            precisions.append(100.0 * len(set(order[:size]) & set(there)) / size)
+        assert result[f"{direction}/r@1"] == pytest.approx(np.mean(hits))
+        if protocol == "eccv":
+            assert result[f"{direction}/r-precision"] == pytest.approx(np.mean(precisions))
 
 
 def test_captions_that_do_not_count_are_left_out() -> None:

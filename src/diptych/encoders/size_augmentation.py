@@ -7,16 +7,24 @@ from diptych.data.batches import LocalFeatures
 from diptych.data.tokens import Tokenizer
 
 
+def stay(mask: Tensor, p: float, generator: Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Which regions stay when every real one goes with probability p, never all of a picture.
+
+    mask (n, regions) -> their places (n, most that stay), in order, and which of these places are real.
+    """
+    draws = torch.rand(mask.shape, generator=generator, device=mask.device)
+    draws = draws.masked_fill(~mask, -1)
+    # The region with the largest draw is the last to go, so it stays whatever p is.
+    last = torch.zeros_like(mask).scatter(1, draws.argmax(1, keepdim=True), True)
+    stays = mask & ((draws >= p) | last)
+    longest = max(1, int(stays.sum(1).max())) if len(mask) else mask.shape[1]
+    order = stays.long().sort(dim=1, descending=True, stable=True).indices[:, :longest]
+    return order, stays.gather(1, order)
+
+
 def drop_regions(batch: LocalFeatures, p: float, generator: Generator | None = None) -> LocalFeatures:
     """Every real region goes with probability p, never all of a picture; those that stay come first, in order."""
-    draws = torch.rand(batch.mask.shape, generator=generator, device=batch.mask.device)
-    draws = draws.masked_fill(~batch.mask, -1)
-    # The region with the largest draw is the last to go, so it stays whatever p is.
-    last = torch.zeros_like(batch.mask).scatter(1, draws.argmax(1, keepdim=True), True)
-    stays = batch.mask & ((draws >= p) | last)
-    longest = max(1, int(stays.sum(1).max())) if len(batch) else batch.mask.shape[1]
-    order = stays.long().sort(dim=1, descending=True, stable=True).indices[:, :longest]
-    mask = stays.gather(1, order)
+    order, mask = stay(batch.mask, p, generator)
     vectors = batch.vectors.gather(1, order.unsqueeze(-1).expand(-1, -1, batch.vectors.shape[-1]))
     return LocalFeatures(vectors.masked_fill(~mask.unsqueeze(-1), 0), mask)
 

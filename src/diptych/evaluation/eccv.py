@@ -39,11 +39,17 @@ def annotations(protocol: str) -> tuple[Annotated, Annotated]:
 
 
 @lru_cache
+def split_captions() -> dict[int, tuple[int, ...]]:
+    """COCO's ids of the 5,000 test pictures, and of the captions of each."""
+    tree = json.loads((_folder() / "original_image_to_caption.json").read_text(encoding="utf-8"))
+    return {int(picture): tuple(map(int, captions)) for picture, captions in tree.items()}
+
+
+@lru_cache
 def split_ids() -> tuple[frozenset[int], frozenset[int]]:
     """COCO's ids of the 5,000 test pictures and of their 25,000 captions."""
-    tree = json.loads((_folder() / "original_image_to_caption.json").read_text(encoding="utf-8"))
     captions = np.load(_folder() / "coco_test_ids.npy", allow_pickle=False)
-    return frozenset(map(int, tree)), frozenset(captions.tolist())
+    return frozenset(split_captions()), frozenset(captions.tolist())
 
 
 def coco_number(text: str) -> int | None:
@@ -57,25 +63,38 @@ def gallery(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Positions of the test split's pictures and captions among ours, by COCO's id, in our order.
 
-    Captions that the split does not count (a picture's sixth) are left out; one that is missing is an error.
+    Captions that the split does not count (a picture's sixth) are left out. Pictures may be missing, up to a half of
+    them; of one that is there, a caption that is missing is an error.
     """
-    sides = []
-    for what, ids, expected in zip(("picture", "caption"), (image_ids, sentence_ids), split_ids(), strict=True):
-        numbers = [coco_number(str(text)) for text in ids]
-        positions = {number: i for i, number in enumerate(numbers) if number in expected}
-        if len(positions) != sum(number in expected for number in numbers):
-            twice = next(n for i, n in enumerate(numbers) if n in expected and positions[n] != i)
-            raise DiptychError(f"the {what} with COCO id {twice} comes twice", where=protocol)
-        missing = expected - positions.keys()
-        if missing:
-            example = f"; the first {what} here has id {ids[0]!r}" if len(ids) else ""
-            raise DiptychError(
-                f"{len(missing)} of the {len(expected):,} test {what}s are not in the data, such as "
-                f"COCO id {min(missing)}; expected COCO's whole Karpathy test split with COCO's ids{example}",
-                where=protocol,
-            )
-        sides.append({number: position for number, position in positions.items() if number is not None})
-    return sides[0], sides[1]
+    pictures, captions = split_ids()
+    images = _positions("picture", image_ids, pictures, protocol)
+    if 2 * len(images) < len(pictures):
+        _refuse("picture", pictures - images.keys(), len(pictures), image_ids, protocol)
+    wanted = captions & {caption for picture in images for caption in split_captions()[picture]}
+    texts = _positions("caption", sentence_ids, wanted, protocol)
+    if missing := wanted - texts.keys():
+        _refuse("caption", missing, len(wanted), sentence_ids, protocol)
+    return images, texts
+
+
+def _positions(what: str, ids: Sequence[str], expected: frozenset[int], protocol: str) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for position, number in enumerate(coco_number(str(text)) for text in ids):
+        if number not in expected or number is None:
+            continue
+        if number in found:
+            raise DiptychError(f"the {what} with COCO id {number} comes twice", where=protocol)
+        found[number] = position
+    return found
+
+
+def _refuse(what: str, missing: frozenset[int], of: int, ids: Sequence[str], protocol: str) -> None:
+    example = f"; the first {what} here has id {ids[0]!r}" if len(ids) else ""
+    raise DiptychError(
+        f"{len(missing)} of the {of:,} test {what}s are not in the data, such as COCO id {min(missing)}; "
+        f"expected COCO's Karpathy test split with COCO's ids{example}",
+        where=protocol,
+    )
 
 
 def positives_of(
@@ -83,20 +102,24 @@ def positives_of(
 ) -> tuple[Positives, Positives, tuple[np.ndarray, np.ndarray]]:
     """Right pairs for each direction, and how many right answers each query has, by position: (images,), (texts,).
 
-    The number of right answers counts two captions of ECCV Caption that are not in the test split and so are
-    never found, as the package counts them.
+    Pictures of the test split that are not among ours, and their captions, are neither asked nor answers. The number
+    of right answers counts two captions of ECCV Caption that are not in the test split and so are never found, as the
+    package counts them.
     """
-    i2t, t2i = annotations(protocol)
     row, column = {number: i for i, number in enumerate(images)}, {number: j for j, number in enumerate(texts)}
     shape = len(images), len(texts)
+    all_images, all_texts = split_ids()
+    gone = all_images - row.keys(), all_texts - column.keys()
+    i2t, t2i = annotations(protocol)
+    i2t = {i: [c for c in captions if c not in gone[1]] for i, captions in i2t.items() if i in row}
+    t2i = {c: [i for i in pictures if i not in gone[0]] for c, pictures in t2i.items() if c in column}
     forth = np.array([(row[i], column[c]) for i, captions in i2t.items() for c in captions if c in column])
-    back = np.array([(row[i], column[c]) for c, pictures in t2i.items() if c in column for i in pictures])
+    back = np.array([(row[i], column[c]) for c, pictures in t2i.items() for i in pictures])
     sizes = np.zeros(shape[0], dtype=np.int64), np.zeros(shape[1], dtype=np.int64)
     for query, answers in i2t.items():
         sizes[0][row[query]] = len(answers)
     for query, answers in t2i.items():
-        if query in column:
-            sizes[1][column[query]] = len(answers)
+        sizes[1][column[query]] = len(answers)
     i2t_pairs, t2i_pairs = (Positives.from_pairs(pairs[:, 0], pairs[:, 1], shape) for pairs in (forth, back))
     return i2t_pairs, t2i_pairs, sizes
 

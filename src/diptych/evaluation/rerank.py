@@ -64,13 +64,13 @@ def evaluate_reranked(
         second = score_candidates(slow, queries, items, places, query)
         return torch.from_numpy(fuse(scores.numpy(), second.numpy(), fusion))
 
-    i2t = _ranks(
+    i2t = reranked_ranks(
         first,
         "i2t",
         rescored(images, texts, "images"),
         positions[candidates["images"][1]] == torch.arange(len(images)).unsqueeze(1),
     )
-    t2i = _ranks(
+    t2i = reranked_ranks(
         first,
         "t2i",
         rescored(texts, images, "texts"),
@@ -95,7 +95,7 @@ def _candidates(fast: Matcher, images: Kept, texts: Kept, depth: float, query: S
     return top_k(fast, images, texts, math.ceil(depth * items), query)
 
 
-def _ranks(first: Evaluation, direction: str, scores: Tensor, right: Tensor) -> Ranks:
+def reranked_ranks(first: Evaluation, direction: str, scores: Tensor, right: Tensor) -> Ranks:
     """Ranks among the rescored candidates where a right one is there, else the first stage's.
 
     scores: (q, k), by both stages; right: (q, k), which candidates belong to the query

@@ -24,6 +24,7 @@ from diptych.data.tokens import Tokenizer
 from diptych.encoders.backbones import Preprocess
 from diptych.encoders.preprocess import augment as augment_picture
 from diptych.encoders.size_augmentation import drop_regions, drop_words
+from diptych.training.held_features import RegionRows, choose_rows
 from diptych.training.held_pictures import Views, draw_views
 from diptych.training.neighbours import group_alike
 from diptych.training.signals import leave_signals_to_the_trainer
@@ -40,7 +41,7 @@ class Batch:
     picture_ids: (n,), positions of the pictures in the collection; owners: (m,), each caption's picture in the batch
     """
 
-    images: ImageBatch | Views
+    images: ImageBatch | Views | RegionRows
     texts: Tokens
     picture_ids: Tensor
     owners: Tensor
@@ -131,6 +132,7 @@ class RunDataset(Dataset[Batch]):
         world: int = 1,
         held_side: int | None = None,
         columns: int = 1,
+        held_starts: Tensor | None = None,
     ) -> None:
         self.collection = collection
         self.tokenizer = tokenizer
@@ -141,6 +143,7 @@ class RunDataset(Dataset[Batch]):
         self.rank = rank
         self.world = world
         self.held_side = held_side  # of pictures that are held elsewhere: batches then only say what to cut
+        self.held_starts = held_starts  # of features that are held elsewhere: batches then only say which
         self.columns = columns  # what the length of padded sentences is a multiple of
         self._ids: dict[Pair, array[int]] = {}
 
@@ -195,7 +198,9 @@ class RunDataset(Dataset[Batch]):
             self._ids[pair] = ids
         return ids.tolist()
 
-    def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch | Views:
+    def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch | Views | RegionRows:
+        if self.held_starts is not None:
+            return choose_rows(self.held_starts, pictures, self.augmentation.drop_regions, generator)
         if self.held_side is not None:
             return draw_views(pictures, self.held_side, generator if self.augmentation.pictures else None)
         items = [self.collection.items[i] for i in pictures]

@@ -35,6 +35,7 @@ from diptych.training.data import Splits, load_splits
 from diptych.training.environment import Environment
 from diptych.training.gather import gather
 from diptych.training.gradients import clip_gradients, loss_scaler
+from diptych.training.held_features import HeldFeatures, RegionRows, hold_splits
 from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
 from diptych.training.log import Measured, TrainingLog
 from diptych.training.losses.base import Loss
@@ -81,7 +82,8 @@ class Device:
 class Outcome:
     """How a run ended; `speaks` is true of the one process that tells people about it.
 
-    ended: what ended it: its last epoch, its patience, a judge, or a signal, after which it is not finished
+    ended: what ended it: its last epoch, its patience, a judge, or a signal (or the end of its time), after which it
+        is not finished
 
     >>> outcome = train(read_recipe(Path("recipe.toml")), Path("another-run"), Device("cpu"))
     >>> outcome.position.epoch, "rsum" in outcome.figures
@@ -103,11 +105,13 @@ def train(
     splits: Splits | None = None,
     init_from: str | None = None,
     judge: Judge | None = None,
+    until: float | None = None,
 ) -> Outcome:
     """Train a recipe into the folder `run`, or go on where that run stopped.
 
     init_from: a run or a saved matcher whose weights a new run begins with; one that goes on has its own
     judge: asked after each evaluation whether to go on, of one process
+    until: when to stop as if asked to, on the clock of `time.monotonic`
 
     >>> outcome = train(read_recipe(Path("recipe.toml")), Path("run"), Device("cpu"))
     >>> outcome.finished, sorted(path.name for path in Path("run").glob("*/config.json"))
@@ -124,7 +128,7 @@ def train(
         if init_from is not None and not has_checkpoint(run):
             take_weights(matcher, init_from)
         loss_function = build_loss(recipe.loss)
-        trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function, init_from, judge)
+        trainer = Trainer(fabric, recipe, run, splits, matcher, loss_function, init_from, judge, until)
         if fabric.is_global_zero:
             claim(run, recipe)
         return trainer.run_all()
@@ -189,8 +193,9 @@ class Trainer:
         loss_function: Loss,
         init_from: str | None = None,
         judge: Judge | None = None,
+        until: float | None = None,
     ) -> None:
-        self.fabric, self.recipe, self.run, self.splits = fabric, recipe, run, splits
+        self.fabric, self.recipe, self.run = fabric, recipe, run
         self.config = recipe.training
         if fabric.world_size > 1 and fabric.device.type == "cuda":
             matcher = nn.SyncBatchNorm.convert_sync_batchnorm(matcher)
@@ -210,7 +215,7 @@ class Trainer:
             compile_backbones(self.matcher)
         self.module, self.optimiser = fabric.setup(BothSides(self.matcher), optimiser)
         self.figures: dict[str, float] = {}
-        self.stop = StopRequest()
+        self.stop = StopRequest(until)
         self.judge, self.judged_out = judge, False
         self.time_left = TimeLeft()
         self.collapse, self.told = CollapseWatch(), False
@@ -229,8 +234,18 @@ class Trainer:
             place = (fabric.device, self.config.workers)
             self.held = HeldPictures.decode(splits.train, preprocess, self.config.hold_pictures, *place)
             self.held_validation = [decode_pixels(part, preprocess, *place) for part in splits.validations]
+        self.held_features = None
+        if self.config.hold_features:
+            if preprocess is not None:
+                raise DiptychError("training.hold_features: this matcher takes pictures, not local features")
+            splits = hold_splits(splits, fabric.device)
+            assert isinstance(splits.train.features, HeldFeatures)
+            self.held_features = splits.train.features
+        self.splits = splits
+        # What is on the device stays with this process; those that prepare batches only say what to take of it.
+        self.prepared = splits.train if self.held_features is None else replace(splits.train, features=None)
         self.dataset = RunDataset(
-            splits.train,
+            self.prepared,
             matcher.tokenizer,
             preprocess,
             Augmentation(self.config.drop_regions, self.config.drop_words, self.config.augment, self.config.foils),
@@ -240,6 +255,7 @@ class Trainer:
             fabric.world_size,
             self.config.hold_pictures,
             columns(matcher) if self.config.compile else 1,
+            None if self.held_features is None else self.held_features.starts,
         )
 
     def _batches(self) -> partial[list[list[Pair]]]:
@@ -249,7 +265,7 @@ class Trainer:
             alike = find_neighbours(near, self.splits.train, self.held, self.fabric.device)
         return partial(
             epoch_batches,
-            self.splits.train,
+            self.prepared,
             self.config.sampler,
             self.config.batch_size,
             self.config.seed,
@@ -315,6 +331,9 @@ class Trainer:
         if isinstance(batch.images, Views):
             assert self.held is not None
             batch = replace(batch, images=self.held.cut(batch.images))
+        elif isinstance(batch.images, RegionRows):
+            assert self.held_features is not None
+            batch = replace(batch, images=self.held_features.cut(batch.images))
         self.optimiser.zero_grad(set_to_none=True)
         parts = Parts(batch, self.config.accumulate, self._encode_part) if self.config.accumulate > 1 else None
         if parts is None:
@@ -436,7 +455,8 @@ class Trainer:
         self.fabric.barrier()
 
     def _stopping(self) -> bool:
-        """Whether any process was asked to stop."""
+        """Whether any process was asked to stop, or has no time left."""
+        self.stop.look()
         if self.fabric.world_size > 1:
             asked = self.fabric.all_reduce(torch.tensor(float(self.stop.asked)), reduce_op="sum")
             self.stop.asked = bool(asked > 0)

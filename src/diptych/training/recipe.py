@@ -18,7 +18,7 @@ from diptych.training.terms.catalog import TERMS
 SAME_RUN = frozenset({
     "name", "dataset", "paper", "paper_row", "data.path", "data.features", "data.images", "data.vocabulary",
     "training.seed", "training.workers", "training.precision", "training.compile", "training.score_rows",
-    "training.hold_pictures", "training.checkpoint_steps", "training.tensorboard",
+    "training.hold_pictures", "training.hold_features", "training.checkpoint_steps", "training.tensorboard",
 })  # fmt: skip
 
 
@@ -36,6 +36,7 @@ class TrainingConfig:
     foils: captions of each picture that come along with one word changed, as negatives of all pictures
     neighbours: batches are made of groups of pictures that a model finds alike
     hold_pictures: side of the squares that pictures are kept at on the training device, each decoded only once
+    hold_features: local features are read once and stay on the training device, in the precision of their file
     accumulate: parts that a batch is encoded in, to bound memory; the loss and its gradient are the whole batch's
     average: decay of a running average of the weights, which is what is evaluated and kept as the model
     compile: run the backbones as compiled kernels in training: fewer and larger, after a minute of compiling
@@ -62,6 +63,7 @@ class TrainingConfig:
     foils: int = 0
     neighbours: NeighboursConfig | None = None
     hold_pictures: int | None = None
+    hold_features: bool = False
     accumulate: int = 1
     average: float | None = None
     compile: bool = False

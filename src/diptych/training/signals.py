@@ -1,16 +1,26 @@
 """Being asked to stop."""
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 
 class StopRequest:
-    """Whether Ctrl-C or SIGTERM came: the run ends after the step under way, with a checkpoint."""
+    """Whether Ctrl-C or SIGTERM came, or the time is over: the run ends after the step under way, with a checkpoint.
 
-    def __init__(self) -> None:
+    until: when the time is over, on the clock of `time.monotonic`
+    """
+
+    def __init__(self, until: float | None = None) -> None:
         self.asked = False
+        self.until = until
+
+    def look(self) -> bool:
+        """Whether to stop by now."""
+        self.asked = self.asked or (self.until is not None and time.monotonic() >= self.until)
+        return self.asked
 
     @contextmanager
     def listening(self) -> Iterator[None]:

@@ -9,6 +9,8 @@ from diptych.data.collection import Collection
 from diptych.data.join import distinct_names
 from diptych.evaluation.evaluate import evaluate_kept, evaluate_matcher
 from diptych.matchers.base import Matcher
+from diptych.matchers.kept import Kept
+from diptych.training.held_features import HeldFeatures
 
 
 def validate(matcher: Matcher, sets: Sequence[Collection], pixels: Sequence[Tensor] | None = None) -> dict[str, float]:
@@ -17,7 +19,7 @@ def validate(matcher: Matcher, sets: Sequence[Collection], pixels: Sequence[Tens
     pixels: the sets' decoded pictures (n, size, size, 3) where they are held
     """
     if pixels is None:
-        each = [evaluate_matcher(matcher, part).figures for part in sets]
+        each = [_of_collection(matcher, part) for part in sets]
     else:
         each = [_of_pixels(matcher, part, held) for part, held in zip(sets, pixels, strict=True)]
     if len(each) == 1:
@@ -31,8 +33,17 @@ def validate(matcher: Matcher, sets: Sequence[Collection], pixels: Sequence[Tens
     return means | named
 
 
+def _of_collection(matcher: Matcher, collection: Collection) -> dict[str, float]:
+    if isinstance(collection.features, HeldFeatures):
+        return _of_images(matcher, collection, collection.features.encode(matcher))
+    return evaluate_matcher(matcher, collection).figures
+
+
 def _of_pixels(matcher: Matcher, collection: Collection, pixels: Tensor) -> dict[str, float]:
+    return _of_images(matcher, collection, matcher.encode_images(Pixels(pixels), batch_size=256).to("cpu"))
+
+
+def _of_images(matcher: Matcher, collection: Collection, images: Kept) -> dict[str, float]:
     texts, owners = collection.captions()
-    images = matcher.encode_images(Pixels(pixels), batch_size=256).to("cpu")
     sentences = matcher.encode_texts(texts, batch_size=1024).to("cpu")
     return evaluate_kept(matcher, images, sentences, owners).figures

@@ -1,0 +1,207 @@
+"""The papers' models on COCO: every recipe of one budget, its seeds, ablations and rates, one after another.
+
+    python benchmarks/papers_on_coco.py --data data/coco --karpathy dataset_coco.json --minutes 25
+    python benchmarks/papers_on_coco.py --data data/coco --parts main --seeds 1        # the seven main rows alone
+    python benchmarks/papers_on_coco.py --data data/coco --list                        # what would be done
+
+The cells of EfficientNet-Lite2 are computed once into a file, and stay on the device for all runs. Each run's figures
+go to `results/coco-grid` as soon as it is done; what is there is not done again, and a run that the time ended goes on
+at its checkpoint. `docs/_make/papers_on_coco.py` makes the tables and plots of the docs from that folder.
+"""
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+
+from diptych.common.device import pick_device
+from diptych.common.errors import DiptychError
+from diptych.common.files import write_json
+from diptych.data.collection import Collection
+from diptych.data.feature_file import FeatureFile
+from diptych.data.feature_writer import FeatureWriter
+from diptych.data.read import read_collection
+from diptych.encoders.extract import describe, extract_features, load_extractor
+from diptych.evaluation.depth_curve import depth_curve
+from diptych.evaluation.eccv import coco_number
+from diptych.evaluation.protocols import FOLD
+from diptych.matchers.base import Matcher
+from diptych.scoring import score_candidates
+from diptych.scoring.fusion import Fusion
+from diptych.training.ablation import MAIN, Trial, plan
+from diptych.training.data import Splits
+from diptych.training.held_features import HeldFeatures, hold, hold_splits
+from diptych.training.recipe import variant_names
+from diptych.training.series import SCORES, SeriesEntry, record_folder, run_series
+
+ROOT = Path(__file__).parent.parent
+BACKBONE, SIZE = "efficientnet-lite2", 224
+ROWS = [  # the main rows, cheapest first
+    ("vse++", MAIN), ("vse-infinity", MAIN), ("scan", MAIN), ("scan", "i2t"), ("dive", MAIN), ("camp", MAIN),
+    ("mmca", MAIN),
+]  # fmt: skip
+FAST, SLOW = "vse-infinity", ["scan", "camp", "mmca"]
+DEPTHS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+FUSIONS: list[Fusion] = ["replace", "sum", "rrf"]
+PARTS = ["main", "rerank", "ablations", "rates"]
+QUERIES = 20  # sentences whose second stage is timed
+
+
+def main() -> None:
+    args = arguments()
+    until = None if args.minutes is None else time.monotonic() + 60 * args.minutes
+    first, others, rest = entries(args)
+    if args.list:
+        for entry in [*first, *others, *rest]:
+            print(f"{'done' if is_done(args, entry) else 'to do':6}{entry.name}")
+        return
+    device = pick_device(args.device)
+    splits = read_splits(args, device)
+    end = run_series(first, args.results, splits, args.device, until, args.fold)
+    failed = end.failed
+    if not end.left:
+        if "rerank" in args.parts:
+            rerank(args, first, splits, device, until)
+        end = run_series([*others, *rest], args.results, splits, args.device, until, args.fold)
+        failed += end.failed
+    for told in failed:
+        print(f"failed: {told}")
+    left = sum(not is_done(args, entry) for entry in [*first, *others, *rest]) - len(failed)
+    print(f"{left} left; the same command goes on" if left else "all done")
+    sys.exit(1 if failed else 0)
+
+
+def is_done(args: argparse.Namespace, entry: SeriesEntry) -> bool:
+    return (record_folder(args.results, entry.trial) / "trial.json").exists()
+
+
+def entries(args: argparse.Namespace) -> tuple[list[SeriesEntry], list[SeriesEntry], list[SeriesEntry]]:
+    """The main rows with the first seed, with the others, and what hangs on them."""
+
+    def trials(kind: str, variant: str, seeds: Sequence[int]) -> list[Trial]:
+        path = ROOT / "recipes" / f"{kind}-coco-grid.toml"
+        return plan(path, args.runs / path.stem, [variant], seeds, tuple(args.set))
+
+    seeds = range(args.seeds) if "main" in args.parts else range(0)
+    rows = [SeriesEntry(trial, whole=True) for kind, variant in ROWS for trial in trials(kind, variant, seeds)]
+    rows.sort(key=lambda entry: entry.trial.seed)
+    rest = []
+    for part in ("ablations", "rates"):
+        for kind in dict.fromkeys(kind for kind, _ in ROWS):
+            for variant in variant_names(ROOT / "recipes" / f"{kind}-coco-grid.toml"):
+                if part in args.parts and ("rate-" in variant) == (part == "rates") and (kind, variant) not in ROWS:
+                    rest += [SeriesEntry(trial) for trial in trials(kind, variant, [0])]
+    if args.only:
+        rows, rest = ([e for e in some if any(word in e.name for word in args.only)] for some in (rows, rest))
+    return [e for e in rows if e.trial.seed == 0], [e for e in rows if e.trial.seed > 0], rest
+
+
+def read_splits(args: argparse.Namespace, device: torch.device) -> Splits:
+    """COCO with its cells on the device, the test sentences with COCO's ids where Karpathy's file is given."""
+    whole = read_collection(args.data)
+    if not args.features.exists():
+        extractor = load_extractor(BACKBONE, SIZE).to(device)
+        writer = FeatureWriter(args.features, describe(extractor, BACKBONE))
+        problems = extract_features(whole.items, extractor, writer, batch_size=args.batch)
+        if problems:
+            raise DiptychError(f"{len(problems)} pictures cannot be read, such as {problems[0]}", where=args.data)
+        writer.finish()
+        del extractor
+    features = FeatureFile(args.features)
+    whole = whole.with_features(features, features.rows)
+    test = whole.split("test")
+    if args.karpathy is not None:
+        test = with_coco_ids(test, read_collection(args.karpathy))
+    splits = Splits(whole.split("train"), whole.split("val").first(args.validation), hold(test, device))
+    return hold_splits(splits, device)
+
+
+def with_coco_ids(test: Collection, karpathy: Collection) -> Collection:
+    """The same pictures with the sentences of Karpathy's file, whose ids ECCV Caption and CxC go by."""
+    theirs = {coco_number(item.id): item.sentences[:5] for item in karpathy.items}
+    missing = next((item.id for item in test.items if coco_number(item.id) not in theirs), None)
+    if missing is not None:
+        raise DiptychError(f"has no picture {missing}", where=karpathy.name)
+    return replace(test, items=[replace(item, sentences=theirs[coco_number(item.id)]) for item in test.items])
+
+
+def rerank(
+    args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Splits, device: torch.device, until: float | None
+) -> None:
+    """What each slow model makes of the best of the fast one, fold by fold, at every depth with every fusion.
+
+    Scores stay with the runs. Where another machine made them, the run is made again here.
+    """
+    runs = {entry.trial.recipe.name: entry for entry in first if entry.trial.variant == MAIN}
+    owners = splits.test.captions()[1]
+    for slow in SLOW:
+        path = args.results / "rerank" / f"{FAST}-{slow}.json"
+        pair = [runs[f"{kind}-coco-grid"] for kind in (FAST, slow) if f"{kind}-coco-grid" in runs]
+        if path.exists() or len(pair) < 2:
+            continue
+        gone = [entry for entry in pair if not (entry.trial.run / SCORES).exists()]
+        if gone and run_series(gone, args.runs / "again", splits, args.device, until, args.fold).left:
+            return
+        scores = [np.load(entry.trial.run / SCORES, mmap_mode="r") for entry in pair]
+        points: dict[tuple[float, Fusion], list[dict[str, float]]] = {}
+        for start in range(0, len(splits.test) // args.fold * args.fold, args.fold):
+            columns = np.flatnonzero((owners >= start) & (owners < start + args.fold))
+            parts = [each[start : start + args.fold][:, columns] for each in scores]
+            for point in depth_curve(*parts, owners[columns] - start, DEPTHS, FUSIONS):
+                points.setdefault((point.depth, point.fusion), []).append(point.figures)
+        means = [
+            {"depth": depth, "fusion": fusion, **{key: float(np.mean([f[key] for f in each])) for key in each[0]}}
+            for (depth, fusion), each in points.items()
+        ]
+        seconds = second_stage_seconds(pair[1].trial, splits.test, device)
+        write_json(path, {"fast": FAST, "slow": slow, "fold": args.fold, "points": means, "query_seconds": seconds})
+        print(f"re-ranked by {slow}", file=sys.stderr)
+
+
+def second_stage_seconds(trial: Trial, test: Collection, device: torch.device) -> dict[str, float]:
+    """Seconds in which one sentence's best pictures are rescored, by depth: the median of some sentences."""
+    matcher = Matcher.from_pretrained(trial.run / "best").to(device)
+    assert isinstance(test.features, HeldFeatures)
+    images = test.features.encode(matcher)
+    texts = matcher.encode_texts(test.captions()[0][:QUERIES]).to("cpu")
+    found = {}
+    for depth in DEPTHS:
+        places = torch.arange(math.ceil(depth * len(images))).unsqueeze(0)
+        times = []
+        for row in range(len(texts)):
+            begun = time.perf_counter()
+            score_candidates(matcher, texts[row : row + 1], images, places, "texts")
+            times.append(time.perf_counter() - begun)
+        found[f"{depth:g}"] = median(times[1:])
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of webdataset tars, or Karpathy's JSON")
+    parser.add_argument("--features", type=Path, default=Path("data/coco-lite2.features"))
+    parser.add_argument("--karpathy", type=Path, help="Karpathy's JSON: COCO's caption ids, for ECCV Caption and CxC")
+    parser.add_argument("--runs", type=Path, default=Path("runs/coco-grid"))
+    parser.add_argument("--results", type=Path, default=ROOT / "results" / "coco-grid")
+    parser.add_argument("--minutes", type=float, help="stop cleanly after so many")
+    parser.add_argument("--seeds", type=int, default=3, help="of the main rows")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--only", nargs="+", help="only runs whose name holds one of these words")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--batch", type=int, help="pictures that go through the backbone at once")
+    parser.add_argument("--validation", type=int, default=1000, help="validation pictures")
+    parser.add_argument("--fold", type=int, default=FOLD, help="test pictures in a fold")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change every recipe")
+    parser.add_argument("--list", action="store_true", help="only say what is done and what is not")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

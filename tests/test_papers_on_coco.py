@@ -1,0 +1,103 @@
+"""The program that makes the tables of "The papers' claims, on COCO": what it names exists, and its words are right."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from diptych.common.errors import DiptychError
+from diptych.evaluation.evaluate import evaluate_scores
+from diptych.evaluation.protocols import evaluate_source
+from diptych.evaluation.published import published
+from diptych.evaluation.sources import MatrixSource
+from diptych.training.recipe import variant_names
+from diptych.training.trial_record import TrialRecord
+
+ROOT = Path(__file__).parent.parent
+PICTURES = 30
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+tables = load(ROOT / "docs" / "_make" / "papers_on_coco.py")
+program = load(ROOT / "benchmarks" / "papers_on_coco.py")
+
+
+def leave(results: Path, recipe: str, variant: str, seed: int, clean: float, rate: float = 400) -> TrialRecord:
+    """A record as the program would leave it, of scores that are more or less clean."""
+    rng = np.random.default_rng(seed)
+    owners = np.repeat(np.arange(PICTURES), 5)
+    scores = clean * (np.arange(PICTURES)[:, None] == owners) + rng.normal(size=(PICTURES, 5 * PICTURES))
+    result = evaluate_source(MatrixSource(scores), owners, "coco-1k", fold=10)
+    figures = evaluate_scores(scores, owners).figures | result.figures
+    folder = results / f"{recipe}-coco-grid" / variant / f"seed-{seed}"
+    result.described(split="test").save(folder / "evaluations")
+    record = TrialRecord(
+        f"{recipe}-coco-grid", variant, seed, 1000, 2600, 60.0, 1.0, 2.0, 4500, PICTURES, 5 * PICTURES, 8,
+        (rate,), figures, "same", "a device",
+    )  # fmt: skip
+    record.save(folder / "trial.json")
+    return record
+
+
+def test_every_row_that_is_named_is_there() -> None:
+    for claim in tables.CLAIMS:
+        better, worse = (published(claim.table).row(row, claim.protocol) for row in claim.rows)
+        for figure in claim.figures:
+            assert (better.values[figure] or 0) > (worse.values[figure] or 0)
+    for key, source in tables.ABLATIONS.items():
+        change, recalls = tables.paper_change(key)
+        assert (change is None) == (source is None)
+        assert change is None or (change < 0 and recalls >= 4)  # each paper has its model above them
+
+
+def test_every_variant_is_a_main_row_an_ablation_or_a_rate() -> None:
+    kinds = dict.fromkeys(kind for kind, _ in program.ROWS)
+    found = {f"{k}/{v}" for k in kinds for v in variant_names(ROOT / "recipes" / f"{k}-coco-grid.toml")}
+    rows = {f"{kind}/{variant}" for kind, variant in program.ROWS}
+    assert rows == set(tables.NAMES)
+    assert {key for key in found - rows if "rate-" not in key} == set(tables.ABLATIONS)
+    assert set(tables.ALPHAS) - {"mmca/main"} <= found
+
+
+def test_the_page_says_what_holds_and_what_does_not(tmp_path: Path) -> None:
+    for seed in range(2):
+        leave(tmp_path, "vse++", "main", seed, 0.5)
+        leave(tmp_path, "vse-infinity", "main", seed, 3.0)
+        leave(tmp_path, "camp", "main", seed, 0.5)
+    leave(tmp_path, "camp", "no-gates", 0, 3.5)
+    leave(tmp_path, "vse++", "rate-low", 0, 1.0, rate=450)
+    page = tables.page(tables.read_runs(tmp_path), tmp_path, tmp_path)
+    lines = page.splitlines()
+    assert "over 2 seeds." in lines[0]
+    holds = next(line for line in lines if line.startswith("| VSE∞ above VSE++"))
+    assert holds.endswith("| holds |")
+    same = next(line for line in lines if line.startswith("| CAMP above VSE++"))
+    assert same.endswith("| not told apart |")
+    turned = next(line for line in lines if line.startswith("| no-gates"))
+    assert turned.endswith("| the other way round |")
+    assert "-28.4 of 6 recalls" in turned
+    assert any(line.startswith("| VSE++ | 400.0 | 450.0 |  | 2e-4 |") for line in lines)
+    assert "SCAN" not in page  # nothing is said of what was not run
+
+
+def test_records_of_other_queries_do_not_stand_in_one_table(tmp_path: Path) -> None:
+    leave(tmp_path, "vse++", "main", 0, 1.0)
+    record = leave(tmp_path, "camp", "main", 0, 1.0)
+    replace(record, queries="other").save(tmp_path / "camp-coco-grid" / "main" / "seed-0" / "trial.json")
+    with pytest.raises(DiptychError, match="different test pictures"):
+        tables.read_runs(tmp_path)
+    with pytest.raises(DiptychError, match="no records"):
+        tables.read_runs(tmp_path / "nowhere")
