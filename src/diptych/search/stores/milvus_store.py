@@ -16,6 +16,7 @@ from diptych.common.errors import DiptychError
 from diptych.search.stores.conditions import check_conditions, fits, prefix_range, quoted, to_milvus
 from diptych.search.stores.milvus_connection import MOST_RESULTS, REQUEST_BYTES, MilvusConnection, parse_address
 from diptych.search.stores.milvus_index import MilvusIndex
+from diptych.search.stores.milvus_place import PROPERTY, MilvusPlace
 from diptych.search.stores.milvus_rows import (
     RECORD,
     described_rows,
@@ -30,8 +31,8 @@ from diptych.search.stores.milvus_rows import (
     side_row,
     size_of,
 )
-from diptych.search.stores.milvus_search import EntryVectors, MilvusSearcher
-from diptych.search.stores.milvus_watch import PROPERTY, MilvusWatch
+from diptych.search.stores.milvus_search import MilvusSearcher
+from diptych.search.stores.requests import in_requests
 from diptych.search.stores.store import (
     EXACT_UP_TO,
     RECALL_FLOOR,
@@ -51,6 +52,7 @@ from diptych.search.stores.store import (
     check_layout,
     check_queries,
 )
+from diptych.search.stores.watch import Watch
 
 KEYS_AT_ONCE, ROWS_AT_ONCE, NUMBERS_AT_ONCE = 1_000, 4_096, 10_000
 
@@ -85,7 +87,8 @@ class MilvusStore:
                 if layout is None:
                     raise DiptychError(f"{address}: no such index")
                 make_collections(self._server, self._name, self._side, layout)
-            self._watch = MilvusWatch(self._server, self._name, self._side, self._replaced)
+            self._place = MilvusPlace(self._server, self._name, self._side)
+            self._watch = Watch(self._place, self._replaced)
             self._layout = self._watch.layout
             check_layout(self._layout, layout, address)
         except DiptychError:
@@ -132,7 +135,7 @@ class MilvusStore:
     @property
     def properties(self) -> dict[str, str]:
         """Small strings by name."""
-        return self._watch.look(self._watch.properties)
+        return self._watch.look(self._place.properties)
 
     def set_properties(self, changes: dict[str, str]) -> None:
         """Add or change properties."""
@@ -300,7 +303,7 @@ class MilvusStore:
             if len(rows) >= min(count, total) or share >= 1:
                 break
             share *= 4
-        return EntryVectors(self._server, self._name, self._layout).of([row["key"] for row in rows[:count]])
+        return self._searcher.vectors().of([row["key"] for row in rows[:count]])
 
     def count(self, where: Sequence[Condition] = ()) -> int:
         """How many entries fit."""
@@ -373,14 +376,7 @@ class MilvusStore:
 
     def _put(self, collection: str, rows: Iterable[dict[str, Any]], together: int = 1) -> None:
         """Write rows, so many at once as one request holds; `together` rows are never parted."""
-        batch, size = list[dict[str, Any]](), 0
-        for row in rows:
-            if size > REQUEST_BYTES and len(batch) % together == 0:
-                self._server.call("upsert", collection, batch)
-                batch, size = [], 0
-            batch.append(row)
-            size += size_of(row)
-        if batch:
+        for batch in in_requests(rows, size_of, REQUEST_BYTES, together):
             self._server.call("upsert", collection, batch)
 
     def _remove(self, collection: str, ids: Sequence[str]) -> None:
