@@ -7,7 +7,7 @@ from diptych.common.errors import DiptychError
 from diptych.common.model_place import canonical_name
 from diptych.search.index import Index
 from diptych.search.models.index_model import DEFAULT_MODEL, ELSEWHERE, locals_of
-from diptych.search.stores.address import open_store
+from diptych.search.stores.address import SERVERS, open_store
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,7 @@ def open_or_create(
 def _can_be_made(address: str | Path) -> bool:
     """Whether there is no index yet: none at all, or one whose maker was killed before it wrote down its model."""
     if "://" in str(address):
-        return str(address).startswith("milvus:")
+        return str(address).startswith(SERVERS)
     if not Path(address).exists():
         return True
     try:

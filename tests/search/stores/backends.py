@@ -40,11 +40,15 @@ class Backend:
         address = self.address(layout)
         if self.port is not None:
             EMPTY[self.kind](address)
+        else:
+            for file in self.folder.glob(f"{Path(address).name}*"):
+                file.unlink()
         return self.open(address, layout)
 
     def close(self) -> None:
         for store in self.opened:
             store.close()
+        self.opened.clear()
 
 
 def empty_milvus(address: str) -> None:

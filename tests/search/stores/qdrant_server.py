@@ -34,7 +34,7 @@ def start(
     """
     binary = program()
     folder.mkdir(parents=True, exist_ok=True)
-    port, http = port or free_port(), free_port()
+    port, http = port or free_port(), int(str((service or {}).get("http_port") or free_port()))
     settings = {
         "log_level": "WARN",
         "telemetry_disabled": True,
@@ -52,12 +52,11 @@ def start(
             stderr=log,
             preexec_fn=lambda: die_with_parent(1, signal.SIGKILL),
         )
-    scheme = "https" if settings["service"].get("enable_tls") else "http"  # type: ignore[attr-defined]
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if process.poll() is not None:
             raise RuntimeError(f"Qdrant does not run here: {(folder / 'server.log').read_text()[-400:]}")
-        if answers(port) and (scheme == "https" or is_ready(http)):
+        if answers(port) and is_ready(http):
             return process, port
         time.sleep(0.05)
     kill(process)

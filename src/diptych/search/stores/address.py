@@ -6,6 +6,9 @@ from diptych.common.errors import DiptychError
 from diptych.common.user_folders import data_folder
 from diptych.search.stores.store import EXACT_UP_TO, RECALL_FLOOR, Layout, Store
 
+# What the addresses of servers begin with.
+SERVERS = ("milvus:", "qdrant:", "qdrants:")
+
 
 def open_store(
     address: str | Path,

@@ -1,7 +1,7 @@
 """Which index a Qdrant server searches with: all vectors, or a graph over int8 numbers, measured."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,8 +11,9 @@ from diptych.common.errors import DiptychError
 from diptych.search.stores.qdrant_connection import QdrantConnection
 from diptych.search.stores.qdrant_notes import QdrantNotes
 from diptych.search.stores.qdrant_rows import DENSE
-from diptych.search.stores.server_index import BREADTHS, BUILD_PATIENCE, MEASURED_TOP, IndexState, ServerIndex
-from diptych.search.stores.store import Hit, Layout, Search
+from diptych.search.stores.qdrant_search import QdrantSearcher, QdrantState
+from diptych.search.stores.server_index import BREADTHS, BUILD_PATIENCE, MEASURED_TOP, ServerIndex
+from diptych.search.stores.store import Hit, Layout
 
 STATE = "index"
 # A part of the collection of so many kilobytes gets a graph; smaller ones are looked through.
@@ -20,13 +21,6 @@ GRAPH_FROM = 10_000
 # Entries that the means of sets name, of which the sets themselves are then compared.
 DEPTHS = (200, 800, 3200)
 QUERIES_AT_ONCE = 16
-
-
-@dataclass(frozen=True)
-class QdrantState(IndexState):
-    """How to search; `depth`: of sets, how many entries their means name."""
-
-    depth: int = 0
 
 
 class QdrantIndex(ServerIndex[QdrantState]):
@@ -39,12 +33,11 @@ class QdrantIndex(ServerIndex[QdrantState]):
         layout: Layout,
         exact_up_to: int,
         floor: float,
-        search: Callable[[np.ndarray, int, QdrantState], Search],
+        searcher: QdrantSearcher,
     ) -> None:
-        """search: the best of all entries, for measuring."""
         super().__init__(QdrantState(), layout.set_size, exact_up_to)
         self._server, self._notes, self._layout, self._floor = server, notes, layout, floor
-        self._search = search
+        self._searcher = searcher
 
     def _read(self) -> str | None:
         return self._notes.read().get(STATE)
@@ -55,7 +48,7 @@ class QdrantIndex(ServerIndex[QdrantState]):
     def _built(self, queries: np.ndarray) -> QdrantState | None:
         from qdrant_client import models
 
-        exact = self._hits(queries, QdrantState())
+        exact = self._exact(queries)
         # Links for filters are left out: a search with filters looks at all that fit.
         graph = models.HnswConfigDiff(m=16, ef_construct=128, payload_m=0)
         small = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
@@ -64,7 +57,7 @@ class QdrantIndex(ServerIndex[QdrantState]):
             if breadth < depth and breadth != BREADTHS[-1]:
                 continue  # the graph keeps as many candidates as are asked of it in any case
             state = QdrantState(breadth, depth=depth)
-            recall = recall_of_hits(self._hits(queries, state), exact)
+            recall = recall_of_hits(self._searcher.quick(queries, MEASURED_TOP, state).hits, exact)
             if recall >= self._floor:
                 return replace(state, recall=recall)
         return None
@@ -94,9 +87,12 @@ class QdrantIndex(ServerIndex[QdrantState]):
                 f"{self._server.address}: the server did not build its index within {BUILD_PATIENCE:g} seconds"
             )
 
-    def _hits(self, queries: np.ndarray, state: QdrantState) -> list[list[Hit]]:
+    def _exact(self, queries: np.ndarray) -> list[list[Hit]]:
+        """What an exact search finds: of sets in one pass, which no proof is needed for."""
+        if self._layout.set_size > 1:
+            return self._searcher.read_through(queries, MEASURED_TOP)
         parts = (queries[i : i + QUERIES_AT_ONCE] for i in range(0, len(queries), QUERIES_AT_ONCE))
-        return [hits for some in parts for hits in self._search(some, MEASURED_TOP, state).hits]
+        return [hits for some in parts for hits in self._searcher.exact(some, MEASURED_TOP, [None]).hits]
 
 
 def recall_of_hits(found: Sequence[Sequence[Hit]], exact: Sequence[Sequence[Hit]]) -> float:

@@ -1,21 +1,31 @@
 """Search on a Qdrant server, rescored here from the vectors themselves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from diptych.search.stores.qdrant_connection import REQUEST_BYTES, QdrantConnection, wanted
 from diptych.search.stores.qdrant_ids import point_ids
-from diptych.search.stores.qdrant_index import QdrantState
 from diptych.search.stores.qdrant_rows import DENSE, SET, checked_vectors, dense_of, vector_name
+from diptych.search.stores.server_index import IndexState
 from diptych.search.stores.set_search import EntryVectors, Near, best_hits, scored, search_sets
 from diptych.search.stores.store import Hit, Layout, Search
+from diptych.search.stores.vectors import similarities, top_of
 
 ENTRIES_AT_ONCE = 1_000
-MOST = 1 << 40  # there is no limit to what the server gives
+# A proof that takes longer lists is not looked for: reading all vectors costs no more.
+LONGEST_LIST = 6_400
 # Of int8 numbers so many times more candidates are compared again as they are.
 OVERSAMPLING = 2.0
+
+
+@dataclass(frozen=True)
+class QdrantState(IndexState):
+    """How to search; `depth`: of sets, how many entries their means name."""
+
+    depth: int = 0
 
 
 class QdrantSearcher:
@@ -35,11 +45,27 @@ class QdrantSearcher:
             if self._layout.set_size == 1:
                 more = self._nearest(queries, top, where, QdrantState())
             else:
-                more, _ = search_sets(
-                    queries, top, self._layout, self.vectors(), self._elements(where), MOST, deeper=True
-                )
+                elements, longest = self._elements(where), max(LONGEST_LIST, 4 * top)
+                more, proven = search_sets(queries, top, self._layout, self.vectors(), elements, longest, deeper=True)
+                if not proven:
+                    more = self.read_through(queries, top, where)
             hits = [best_hits(old + new, top) for old, new in zip(hits, more, strict=True)]
         return Search(hits, True)
+
+    def read_through(self, queries: np.ndarray, top: int, where: Any = None) -> list[list[Hit]]:
+        """The best of what fits, for each query (q, K, d), from a pass over all vectors."""
+        best: list[list[Hit]] = [[] for _ in queries]
+        name, vectors = self._server.name, [vector_name(self._layout)]
+        for page in self._server.pages(name, where, ["key", "checksum"], ENTRIES_AT_ONCE, vectors):
+            found = self._by_key(page)
+            if not found:
+                continue
+            keys, entries = list(found), np.stack(list(found.values()))
+            values, columns = top_of(similarities(queries, entries, self._layout), top)
+            for number, (scores, places) in enumerate(zip(values.tolist(), columns.tolist(), strict=True)):
+                more = [Hit(keys[place], score) for score, place in zip(scores, places, strict=True)]
+                best[number] = best_hits(best[number] + more, top)
+        return best
 
     def quick(self, queries: np.ndarray, top: int, state: QdrantState) -> Search:
         """The `top` best of all, as the graph finds them."""
@@ -56,7 +82,7 @@ class QdrantSearcher:
         return self._scored(queries, asked, top)
 
     def _nearest_sets(self, queries: np.ndarray, top: int, state: QdrantState) -> list[list[Hit]]:
-        """K > 1: the means name entries, the server finds the nearest sets of those (MAX_SIM), which are scored here."""
+        """K > 1: means name entries, of which the server finds the nearest sets (MAX_SIM); they are scored here."""
         from qdrant_client import grpc as wire
 
         depth = max(state.depth, 8 * top)

@@ -16,7 +16,7 @@ from diptych.search.stores.conditions import check_conditions
 from diptych.search.stores.key_order import in_key_order
 from diptych.search.stores.qdrant_connection import QdrantConnection
 from diptych.search.stores.qdrant_filters import column_paths, has_ids, has_word, in_folder, to_qdrant
-from diptych.search.stores.qdrant_index import QdrantIndex, QdrantState
+from diptych.search.stores.qdrant_index import QdrantIndex
 from diptych.search.stores.qdrant_notes import OWN, PROPERTIES, QdrantNotes
 from diptych.search.stores.qdrant_place import QdrantPlace
 from diptych.search.stores.qdrant_points import QdrantPoints
@@ -97,7 +97,7 @@ class QdrantStore:
             raise
         self._points = QdrantPoints(self._server, self._side, self._layout)
         self._searcher = QdrantSearcher(self._server, self._layout)
-        self._index = QdrantIndex(self._server, self._own, self._layout, exact_up_to, recall_floor, self._search_all)
+        self._index = QdrantIndex(self._server, self._own, self._layout, exact_up_to, recall_floor, self._searcher)
 
     @property
     def address(self) -> str:
@@ -253,12 +253,13 @@ class QdrantStore:
         check_conditions(where)
         if where:
             return self._watch.look(lambda: self._searcher.exact(queries, top, self._filters(where)))
-        return self._watch.look(lambda: self._search_all(queries, top, self._index.state()))
+        return self._watch.look(lambda: self._search_all(queries, top))
 
-    def _search_all(self, queries: np.ndarray, top: int, state: QdrantState) -> Search:
-        if state.breadth:
-            return self._searcher.quick(queries, top, state)
-        return self._searcher.exact(queries, top, [None])
+    def _search_all(self, queries: np.ndarray, top: int) -> Search:
+        state = self._index.state()
+        return (
+            self._searcher.quick(queries, top, state) if state.breadth else self._searcher.exact(queries, top, [None])
+        )
 
     def _filters(self, where: Sequence[Condition]) -> list[Any]:
         """Filters that between them let through what fits, and nothing else."""
