@@ -21,7 +21,7 @@ from diptych.search.stores.sqlite_store import SqliteStore
 from diptych.search.stores.store import Condition, Hit, Layout, Value
 from tests.search.stores import qdrant_server
 from tests.search.stores.backends import WORKER, empty_qdrant
-from tests.search.stores.store_cases import entries, entry, keys_of, random_vectors, unit
+from tests.search.stores.store_cases import entries, entry, keys_of, random_vectors, slow_search, unit
 
 ONE, FOUR = Layout(12), Layout(8, set_size=4)
 
@@ -97,6 +97,23 @@ def test_sets_have_the_scores_that_a_file_gives(qdrant_port: int, tmp_path: Path
             assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-6)
     there.close()
     here.close()
+
+
+def test_sets_that_no_list_proves_are_read_through(qdrant_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diptych.search.stores.qdrant_search.LONGEST_LIST", 1)
+    monkeypatch.setattr("diptych.search.stores.qdrant_search.ENTRIES_AT_ONCE", 37)
+    store = QdrantStore(emptied(qdrant_port, "8_4"), FOUR)
+    made = entries(300, FOUR)
+    store.add(made)
+    queries = random_vectors(np.random.default_rng(3), 6, 4, 8)
+    for where in ([], [Condition("kind", "=", "picture")]):
+        found = store.search(queries, 2, where)
+        assert found.exact
+        for query, hits in zip(queries, found.hits, strict=True):
+            fitting = [e for e in made if not where or e.kind == "picture"]
+            wanted = slow_search(fitting, query, 2, FOUR, lambda e: True)
+            assert [hit.key for hit in hits] == [key for key, _ in wanted]
+    store.close()
 
 
 def clustered(count: int, layout: Layout) -> np.ndarray:

@@ -124,8 +124,11 @@ class QdrantConnection(ServerConnection):
         return error.code() in lost if isinstance(error, grpc.RpcError) else "closed channel" in str(error)
 
     def _hint(self, error: Exception) -> str:
-        is_http = "http1.x" in str(error)
-        return "; this port speaks HTTP, expected the one for gRPC, 6334 as a rule" if is_http else ""
+        if "http1.x" in str(error):
+            return "; this port speaks HTTP, expected the one for gRPC, 6334 as a rule"
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return "; its certificate is not trusted (GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names a file of those that are)"
+        return ""
 
     def _said(self, error: Exception) -> str:
         import grpc

@@ -17,7 +17,7 @@ from diptych.search.stores.store import Hit, Layout
 
 STATE = "index"
 # A part of the collection of so many kilobytes gets a graph; smaller ones are looked through.
-GRAPH_FROM = 10_000
+GRAPH_FROM = 4_000
 # Entries that the means of sets name, of which the sets themselves are then compared.
 DEPTHS = (200, 800, 3200)
 QUERIES_AT_ONCE = 16

@@ -257,9 +257,9 @@ class QdrantStore:
 
     def _search_all(self, queries: np.ndarray, top: int) -> Search:
         state = self._index.state()
-        return (
-            self._searcher.quick(queries, top, state) if state.breadth else self._searcher.exact(queries, top, [None])
-        )
+        if state.breadth:
+            return self._searcher.quick(queries, top, state)
+        return self._searcher.exact(queries, top, [None])
 
     def _filters(self, where: Sequence[Condition]) -> list[Any]:
         """Filters that between them let through what fits, and nothing else."""
