@@ -33,6 +33,7 @@ from diptych.search.stores.milvus_rows import (
 )
 from diptych.search.stores.milvus_search import MilvusSearcher
 from diptych.search.stores.requests import in_requests
+from diptych.search.stores.server_store import ServerStore
 from diptych.search.stores.store import (
     EXACT_UP_TO,
     RECALL_FLOOR,
@@ -59,7 +60,7 @@ KEYS_AT_ONCE, ROWS_AT_ONCE, NUMBERS_AT_ONCE = 1_000, 4_096, 10_000
 CHECKED_AT_ONCE = 1024
 
 
-class MilvusStore:
+class MilvusStore(ServerStore):
     """Entries on a Milvus server at milvus://host:port/name; every read sees what was written before (Strong).
 
     A collection that is made again while it is open is noticed at the next look, as a file's replacement is.
@@ -68,6 +69,8 @@ class MilvusStore:
     not at all, and so is an `add` that fits into one. A call that the server does not answer within `patience` seconds
     fails; the next one connects again.
     """
+
+    _server: MilvusConnection
 
     def __init__(
         self,
@@ -80,7 +83,6 @@ class MilvusStore:
     ) -> None:
         uri, self._name = parse_address(address)
         self._side = f"{self._name}_side"
-        self._address = address
         self._server = MilvusConnection(address, uri, patience)
         try:
             if not self._server.call("has_collection", self._name):
@@ -98,39 +100,9 @@ class MilvusStore:
         self._searcher = MilvusSearcher(self._server, self._name, self._layout)
 
     @property
-    def address(self) -> str:
-        """milvus://host:port/name."""
-        return self._address
-
-    @property
-    def layout(self) -> Layout:
-        """d, K and alpha."""
-        return self._layout
-
-    @property
-    def identity(self) -> str:
-        """Which store it is now: its address, and the number that the server gave to its collection."""
-        return f"{self.address} {self._watch.number}"
-
-    @property
     def state(self) -> str | None:
         """Nothing that can be asked for quickly tells whether others have changed the collection."""
         return None
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self._layout.dim
-
-    @property
-    def set_size(self) -> int:
-        """K."""
-        return self._layout.set_size
-
-    @property
-    def recall(self) -> float | None:
-        """The measured recall of the approximate index in use; None while searches are exact."""
-        return self._index.state().recall
 
     @property
     def properties(self) -> dict[str, str]:
@@ -332,14 +304,6 @@ class MilvusStore:
         self._watch.write(
             lambda: self._index.prepare(self._count(()), self._background(128, ()) if queries is None else queries)
         )
-
-    def close(self) -> None:
-        """Let go of the connection; closing twice is fine."""
-        self._server.close()
-
-    def _replaced(self) -> None:
-        """Another collection has taken the place of the one before: what was known of that is forgotten."""
-        self._index.forget()
 
     def _fitting(
         self, where: Sequence[Condition], more: list[str], wanted: Sequence[str] = ()

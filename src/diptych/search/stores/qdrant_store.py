@@ -32,6 +32,7 @@ from diptych.search.stores.qdrant_rows import (
     vector_name,
 )
 from diptych.search.stores.qdrant_search import QdrantSearcher
+from diptych.search.stores.server_store import ServerStore
 from diptych.search.stores.store import (
     EXACT_UP_TO,
     RECALL_FLOOR,
@@ -59,7 +60,7 @@ CONTENTS = "contents"
 T = TypeVar("T")
 
 
-class QdrantStore:
+class QdrantStore(ServerStore):
     """Entries on a Qdrant server at qdrant://host:port/name; every read sees what was written before.
 
     A collection that is made again while it is open is noticed at the next look, as a file's replacement is.
@@ -68,6 +69,8 @@ class QdrantStore:
     not at all, and so is an `add` that fits into one. A call that the server does not answer within `patience` seconds
     fails; the next one connects again.
     """
+
+    _server: QdrantConnection
 
     def __init__(
         self,
@@ -78,7 +81,6 @@ class QdrantStore:
         recall_floor: float = RECALL_FLOOR,
         patience: float = 30.0,
     ) -> None:
-        self._address = address
         self._server = QdrantConnection(address, patience)
         self._name, self._side = self._server.name, f"{self._server.name}_side"
         self._properties = QdrantNotes(self._server, self._side, PROPERTIES)
@@ -100,40 +102,10 @@ class QdrantStore:
         self._index = QdrantIndex(self._server, self._own, self._layout, exact_up_to, recall_floor, self._searcher)
 
     @property
-    def address(self) -> str:
-        """qdrant://host:port/name."""
-        return self._address
-
-    @property
-    def layout(self) -> Layout:
-        """d, K and alpha."""
-        return self._layout
-
-    @property
-    def identity(self) -> str:
-        """Which store it is now: its address, and the number that was given to its collection."""
-        return f"{self.address} {self._watch.number}"
-
-    @property
     def state(self) -> str | None:
         """Another text after every change by any Diptych; None during one, and after one that was broken off."""
         contents = self._watch.look(self._own.read).get(CONTENTS)
         return f"{self.identity} {contents}" if contents else None
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return self._layout.dim
-
-    @property
-    def set_size(self) -> int:
-        """K."""
-        return self._layout.set_size
-
-    @property
-    def recall(self) -> float | None:
-        """The measured recall of the approximate index in use; None while searches are exact."""
-        return self._index.state().recall
 
     @property
     def properties(self) -> dict[str, str]:
@@ -329,14 +301,6 @@ class QdrantStore:
             self._index.prepare(count, self.background(128) if queries is None else queries)
 
         self._watch.write(prepare)
-
-    def close(self) -> None:
-        """Let go of the connection; closing twice is fine."""
-        self._server.close()
-
-    def _replaced(self) -> None:
-        """Another collection has taken the place of the one before: what was known of that is forgotten."""
-        self._index.forget()
 
     def _write(self, action: Callable[[], T]) -> T:
         """Change something; the note of the contents' state is empty until that is done."""

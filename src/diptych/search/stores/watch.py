@@ -13,7 +13,7 @@ TIMES = 3
 T = TypeVar("T")
 
 
-class Place(Protocol):
+class StorePlace(Protocol):
     """A name on a server, and what is told of the collection that it has now."""
 
     @property
@@ -37,7 +37,7 @@ class Watch:
     nothing but that collection, however many requests it took; any other look is begun again.
     """
 
-    def __init__(self, place: Place, changed: Callable[[], None]) -> None:
+    def __init__(self, place: StorePlace, changed: Callable[[], None]) -> None:
         """changed: told when another collection has taken the place of the one before."""
         self._place, self._changed = place, changed
         self._lock = threading.Lock()
