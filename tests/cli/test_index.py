@@ -176,7 +176,7 @@ def test_an_index_that_is_not_there_is_not_made_to_be_read(
         (["--watch", "--check"], "--watch: watches folders"),
         (["nowhere", "--model", "VSE"], "no such file or folder"),
         ([".", "--model", "./none"], "no such folder or model"),
-        ([".", "--index", "http://x"], "expected a file's path or milvus"),
+        ([".", "--index", "http://x"], "expected a file's path, milvus"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from tests.search import tiny
-from tests.search.stores.backends import backend, milvus_port
+from tests.search.stores.backends import backend, milvus_port, qdrant_port
 
-__all__ = ["backend", "milvus_port"]  # fixtures of the stores' tests
+__all__ = ["backend", "milvus_port", "qdrant_port"]  # fixtures of the stores' tests
 
 
 @pytest.fixture(autouse=True)

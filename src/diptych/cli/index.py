@@ -42,7 +42,7 @@ def command(
             "--index",
             "--store",
             autocompletion=complete_index,
-            help="A file, or milvus://host:port/name; by default one for each user.",
+            help="A file, milvus://host:port/name or qdrant://host:port/name; by default one for each user.",
         ),
     ] = None,
     model: Annotated[

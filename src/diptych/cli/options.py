@@ -30,7 +30,7 @@ IndexOption = Annotated[
         "--index",
         "--store",
         autocompletion=complete_index,
-        help="A file, or milvus://host:port/name; by default your own.",
+        help="A file, milvus://host:port/name or qdrant://host:port/name; by default your own.",
     ),
 ]
 RerankOption = Annotated[

@@ -62,7 +62,7 @@ class Index:
         layout: Layout | None = None,
         device: "torch.device | str | None" = None,
     ) -> "Index":
-        """A new index at a file's path or milvus://host:port/name; one that is there with the same model is opened.
+        """A new index at a file's path or a server's address; one that is there with the same model is opened.
 
         model: `default`, a run, a matcher's folder, or a CLIP or SigLIP model; None for vectors from elsewhere, whose
         `layout` must then be given

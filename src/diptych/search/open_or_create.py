@@ -10,7 +10,7 @@ from diptych.search.filling.import_parts import whole_plan
 from diptych.search.filling.parts_folder import PartsFolder, is_parts_folder
 from diptych.search.index import Index
 from diptych.search.models.index_model import DEFAULT_MODEL, ELSEWHERE, locals_of
-from diptych.search.stores.address import open_store
+from diptych.search.stores.address import SERVERS, open_store
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +61,7 @@ def open_to_import(address: str | Path, source: str | Path, *, device: "torch.de
 def _can_be_made(address: str | Path) -> bool:
     """Whether there is no index yet: none at all, or one whose maker was killed before it wrote down its model."""
     if "://" in str(address):
-        return str(address).startswith("milvus:")
+        return str(address).startswith(SERVERS)
     if not Path(address).exists():
         return True
     try:

@@ -455,7 +455,7 @@ def test_records_are_entries_without_vectors(backend: Backend, layout: Layout) -
 
 
 def test_records_of_more_than_one_page(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("sqlite_records", "milvus_store"):
+    for module in ("sqlite_records", "milvus_store", "qdrant_store"):
         monkeypatch.setattr(f"diptych.search.stores.{module}.ROWS_AT_ONCE", 7)
     store, made = backend.fresh(ONE), entries(21, ONE)
     store.add(made)

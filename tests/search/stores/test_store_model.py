@@ -1,18 +1,14 @@
-"""Random operations on a store in a file, beside a dictionary that does the same."""
-
-import shutil
-import tempfile
-from pathlib import Path
+"""Random operations on a store, beside a dictionary that does the same."""
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from diptych.search.stores import sqlite_vectors
-from diptych.search.stores.sqlite_store import SqliteStore
 from diptych.search.stores.store import Condition, Entry, Layout, Stamp
+from tests.search.stores.backends import Backend
 from tests.search.stores.store_cases import assert_same_entry, entry, random_vectors, slow_search
 
 KEYS = st.sampled_from([f"{folder}/{name}" for folder in ("a", "b*", "ü") for name in "xyz"])
@@ -20,22 +16,22 @@ PREFIXES = st.sampled_from(["", "a", "b*/", "ü/x", "c"])
 
 
 class StoreBesideADictionary(RuleBasedStateMachine):
-    """Two open stores on one file, a writer and a reader, always agree with a dictionary."""
+    """Two that have one store open, a writer and a reader, always agree with a dictionary."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__()
+        self.backend = backend
 
     @initialize(set_size=st.sampled_from([1, 3]))
     def start(self, set_size: int) -> None:
         self.layout = Layout(5, set_size)
-        self.folder = Path(tempfile.mkdtemp())
-        self.path = self.folder / "index"
-        self.writer = SqliteStore(self.path, self.layout)
-        self.reader = SqliteStore(self.path)
+        self.writer = self.backend.fresh(self.layout)
+        self.address = self.writer.address
+        self.reader = self.backend.open(self.address)
         self.model: dict[str, Entry] = {}
 
     def teardown(self) -> None:
-        if hasattr(self, "writer"):
-            self.writer.close()
-            self.reader.close()
-            shutil.rmtree(self.folder)
+        self.backend.close()
 
     @rule(
         keys=st.lists(KEYS, unique=True, max_size=4),
@@ -79,7 +75,7 @@ class StoreBesideADictionary(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.writer.close()
-        self.writer = SqliteStore(self.path)
+        self.writer = self.backend.open(self.address)
 
     @rule(
         seed=st.integers(0, 20),
@@ -146,7 +142,17 @@ def always_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_vectors, "CACHE_FROM", 1)
 
 
-TestStoreBesideADictionary = StoreBesideADictionary.TestCase
-TestStoreBesideADictionary.settings = settings(
-    max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-)
+# A server takes its time over every step, Milvus most of all.
+EXAMPLES = {"sqlite": 20, "qdrant": 6, "milvus": 2}
+
+
+def test_a_store_beside_a_dictionary(backend: Backend) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        lambda: StoreBesideADictionary(backend),
+        settings=settings(
+            max_examples=EXAMPLES[backend.kind],
+            stateful_step_count=20,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

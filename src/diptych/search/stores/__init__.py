@@ -1,1 +1,1 @@
-"""Entries and their vectors kept and searched: one protocol, SQLite and Milvus behind it."""
+"""Entries and their vectors kept and searched: one protocol; SQLite, Milvus and Qdrant behind it."""

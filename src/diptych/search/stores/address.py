@@ -6,6 +6,9 @@ from diptych.common.errors import DiptychError
 from diptych.common.user_folders import data_folder
 from diptych.search.stores.store import EXACT_UP_TO, RECALL_FLOOR, Layout, Store
 
+# What the addresses of servers begin with.
+SERVERS = ("milvus:", "qdrant:", "qdrants:")
+
 
 def open_store(
     address: str | Path,
@@ -15,7 +18,7 @@ def open_store(
     recall_floor: float = RECALL_FLOOR,
     patience: float = 30.0,
 ) -> Store:
-    """Open the store at a file's path or at milvus://host:port/name; with `layout` make it where there is none.
+    """Open the store at a file's path or a server's address; with `layout` make it where there is none.
 
     patience: seconds to wait for another writer, or for the server
     """
@@ -24,8 +27,12 @@ def open_store(
         from diptych.search.stores.milvus_store import MilvusStore
 
         return MilvusStore(text, layout, exact_up_to=exact_up_to, recall_floor=recall_floor, patience=patience)
+    if isinstance(address, str) and text.startswith(("qdrant:", "qdrants:")):
+        from diptych.search.stores.qdrant_store import QdrantStore
+
+        return QdrantStore(text, layout, exact_up_to=exact_up_to, recall_floor=recall_floor, patience=patience)
     if isinstance(address, str) and "://" in text:
-        raise DiptychError(f"{text}: expected a file's path or milvus://host:port/name")
+        raise DiptychError(f"{text}: expected a file's path, milvus://host:port/name or qdrant://host:port/name")
     from diptych.search.stores.sqlite_store import SqliteStore
 
     return SqliteStore(address, layout, exact_up_to=exact_up_to, recall_floor=recall_floor, patience=patience)

@@ -84,6 +84,16 @@ def prefix_range(field: str, prefix: str) -> str:
     return f"{field} >= {quoted(prefix)}" + (f" and {field} < {quoted(after)}" if after else "")
 
 
+def pattern_prefix(pattern: str) -> tuple[str, list[str]]:
+    """The text that a pattern begins with, and its parts from the first on that stands for more than itself."""
+    tokens, prefix = _tokens(pattern), ""
+    for token in tokens:
+        if not token.startswith("="):
+            break
+        prefix += token[1:]
+    return prefix, tokens[len(prefix) :]
+
+
 def _value_fits(condition: Condition, value: Value | None) -> bool:
     wanted = condition.value
     alike = value is not None and isinstance(value, str) == isinstance(wanted, str)
@@ -129,13 +139,7 @@ def _milvus(condition: Condition) -> tuple[str, bool]:
     if operator != "matches":
         written = quoted(value) if isinstance(value, str) else repr(value)
         return f"{negation}({field} {sign} {written})", True
-    tokens = _tokens(str(value))
-    prefix = ""
-    for token in tokens:
-        if not token.startswith("="):
-            break
-        prefix += token[1:]
-    whole = tokens[len(prefix) :]
+    prefix, whole = pattern_prefix(str(value))
     if field == "key":
         return (f"key == {quoted(prefix)}", True) if not whole else (prefix_range("key", prefix), whole == ["*"])
     return f"exists {field}", False

@@ -1,8 +1,6 @@
 """Which index a Milvus server searches with: all vectors, or beyond the exact range an HNSW graph, measured."""
 
-import json
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,32 +8,20 @@ import torch
 
 from diptych.common.errors import DiptychError
 from diptych.search.stores.milvus_connection import MilvusConnection
+from diptych.search.stores.server_index import BREADTHS, BUILD_PATIENCE, MEASURED_TOP, IndexState, ServerIndex
 from diptych.search.stores.store import Layout
 from diptych.search.stores.vectors import BestRows, similarities, top_of
 
-# A new index is noticed after so many seconds.
-KNOWN_FOR = 5.0
-MEASURED_TOP = 10
-# Building a graph takes the server a while.
-BUILD_PATIENCE = 3600.0
 STATE = "i\x01"
 
 
-@dataclass(frozen=True)
-class IndexState:
-    """How to search: `breadth` is HNSW's ef, 0 for all vectors; `recall` as measured, None where searches are exact."""
-
-    breadth: int = 0
-    recall: float | None = None
-    vectors: int = 0
-
-    def parameters(self, limit: int) -> dict[str, int]:
-        """Search parameters for the server."""
-        return {"ef": max(self.breadth, limit)} if self.breadth else {}
+def search_parameters(state: IndexState, limit: int) -> dict[str, Any]:
+    """Search parameters for the server."""
+    return {"metric_type": "IP", "params": {"ef": max(state.breadth, limit)} if state.breadth else {}}
 
 
-class MilvusIndex:
-    """The index of a store's collection.
+class MilvusIndex(ServerIndex[IndexState]):
+    """The index of a store's collection. Readers are answered with an error while the server changes it.
 
     Inverted files are no choice: until a segment is sealed and indexed, the server searches an inverted file of its
     own making, in which structureless data measured a recall of 0.48 whatever was asked for. A flat index has no such
@@ -45,49 +31,31 @@ class MilvusIndex:
     def __init__(
         self, server: MilvusConnection, name: str, side: str, layout: Layout, exact_up_to: int, floor: float
     ) -> None:
+        super().__init__(IndexState(), layout.set_size, exact_up_to)
         self._server = server
         self._name = name
         self._side = side
         self._layout = layout
-        self._exact_up_to = exact_up_to
         self._floor = floor
-        self._known: tuple[float, IndexState] | None = None
 
-    def state(self) -> IndexState:
-        """How to search now; another process may have changed it."""
-        if self._known is None or time.monotonic() - self._known[0] > KNOWN_FOR:
-            rows = self._server.query(self._side, f'id == "{STATE}"', ["data"])
-            state = IndexState(**json.loads(rows[0]["data"])) if rows else IndexState()
-            self._known = (time.monotonic(), state)
-        return self._known[1]
+    def _read(self) -> str | None:
+        rows = self._server.query(self._side, f'id == "{STATE}"', ["data"])
+        return str(rows[0]["data"]) if rows else None
 
-    def forget(self) -> None:
-        """The next search asks the server how to search."""
-        self._known = None
+    def _write(self, text: str) -> None:
+        self._server.call("upsert", self._side, [{"id": STATE, "data": text, "blank": b"\0"}])
 
-    def prepare(self, entries: int, queries: np.ndarray) -> None:
-        """Build and measure a graph where there are too many vectors to look at; drop it where there are not.
-
-        Readers are answered with an error while the server changes its index.
-        """
-        vectors, state = entries * self._layout.set_size, self.state()
-        if vectors <= self._exact_up_to:
-            if state.breadth:
-                self._switch(IndexState())
-            return
-        if state.vectors and abs(vectors - state.vectors) <= 0.2 * state.vectors:
-            return
+    def _built(self, queries: np.ndarray) -> IndexState | None:
         exact = self._exact(queries)
         self._build("HNSW", {"M": 16, "efConstruction": 200})
-        for breadth in (64, 128, 256, 512, 1024):
-            recall = self._recall(queries, exact, IndexState(breadth))
+        for breadth in BREADTHS:
+            state = IndexState(breadth)
+            recall = self._recall(queries, exact, state)
             if recall >= self._floor:
-                self._write(IndexState(breadth, recall, vectors))
-                return
-        self._switch(IndexState(vectors=vectors))
+                return replace(state, recall=recall)
+        return None
 
-    def _switch(self, state: IndexState) -> None:
-        self._write(state)
+    def _drop(self) -> None:
         self._build("FLAT", {})
 
     def _build(self, kind: str, parameters: dict[str, int]) -> None:
@@ -109,11 +77,6 @@ class MilvusIndex:
             )
         server.call("load_collection", name)
 
-    def _write(self, state: IndexState) -> None:
-        row = {"id": STATE, "data": json.dumps(asdict(state)), "blank": b"\0"}
-        self._server.call("upsert", self._side, [row])
-        self._known = (time.monotonic(), state)
-
     def _exact(self, queries: np.ndarray) -> torch.Tensor:
         """The scores of the ten nearest vectors of each query element, (q K, 10), over all vectors, page by page."""
         flat, best = queries.reshape(-1, 1, self._layout.dim), list[BestRows]()
@@ -131,7 +94,7 @@ class MilvusIndex:
             data=list(queries.reshape(-1, self._layout.dim)),
             anns_field="vector",
             limit=MEASURED_TOP,
-            search_params={"metric_type": "IP", "params": state.parameters(MEASURED_TOP)},
+            search_params=search_parameters(state, MEASURED_TOP),
             consistency_level="Strong",
         )
         hits = sum(

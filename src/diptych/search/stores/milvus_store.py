@@ -16,6 +16,7 @@ from diptych.common.errors import DiptychError
 from diptych.search.stores.conditions import check_conditions, fits, prefix_range, quoted, to_milvus
 from diptych.search.stores.milvus_connection import MOST_RESULTS, REQUEST_BYTES, MilvusConnection, parse_address
 from diptych.search.stores.milvus_index import MilvusIndex
+from diptych.search.stores.milvus_place import PROPERTY, MilvusPlace
 from diptych.search.stores.milvus_rows import (
     RECORD,
     described_rows,
@@ -30,8 +31,9 @@ from diptych.search.stores.milvus_rows import (
     side_row,
     size_of,
 )
-from diptych.search.stores.milvus_search import EntryVectors, MilvusSearcher
-from diptych.search.stores.milvus_watch import PROPERTY, MilvusWatch
+from diptych.search.stores.milvus_search import MilvusSearcher
+from diptych.search.stores.requests import in_requests
+from diptych.search.stores.server_store import ServerStore
 from diptych.search.stores.store import (
     EXACT_UP_TO,
     RECALL_FLOOR,
@@ -51,13 +53,14 @@ from diptych.search.stores.store import (
     check_layout,
     check_queries,
 )
+from diptych.search.stores.watch import Watch
 
 KEYS_AT_ONCE, ROWS_AT_ONCE, NUMBERS_AT_ONCE = 1_000, 4_096, 10_000
 
 CHECKED_AT_ONCE = 1024
 
 
-class MilvusStore:
+class MilvusStore(ServerStore):
     """Entries on a Milvus server at milvus://host:port/name; every read sees what was written before (Strong).
 
     A collection that is made again while it is open is noticed at the next look, as a file's replacement is.
@@ -66,6 +69,8 @@ class MilvusStore:
     not at all, and so is an `add` that fits into one. A call that the server does not answer within `patience` seconds
     fails; the next one connects again.
     """
+
+    _server: MilvusConnection
 
     def __init__(
         self,
@@ -78,14 +83,14 @@ class MilvusStore:
     ) -> None:
         uri, self._name = parse_address(address)
         self._side = f"{self._name}_side"
-        self._address = address
         self._server = MilvusConnection(address, uri, patience)
         try:
             if not self._server.call("has_collection", self._name):
                 if layout is None:
                     raise DiptychError(f"{address}: no such index")
                 make_collections(self._server, self._name, self._side, layout)
-            self._watch = MilvusWatch(self._server, self._name, self._side, self._replaced)
+            self._place = MilvusPlace(self._server, self._name, self._side)
+            self._watch = Watch(self._place, self._replaced)
             self._layout = self._watch.layout
             check_layout(self._layout, layout, address)
         except DiptychError:
@@ -95,44 +100,14 @@ class MilvusStore:
         self._searcher = MilvusSearcher(self._server, self._name, self._layout)
 
     @property
-    def address(self) -> str:
-        """milvus://host:port/name."""
-        return self._address
-
-    @property
-    def layout(self) -> Layout:
-        """d, K and alpha."""
-        return self._layout
-
-    @property
-    def identity(self) -> str:
-        """Which store it is now: its address, and the number that the server gave to its collection."""
-        return f"{self.address} {self._watch.number}"
-
-    @property
     def state(self) -> str | None:
         """Nothing that can be asked for quickly tells whether others have changed the collection."""
         return None
 
     @property
-    def dim(self) -> int:
-        """d."""
-        return self._layout.dim
-
-    @property
-    def set_size(self) -> int:
-        """K."""
-        return self._layout.set_size
-
-    @property
-    def recall(self) -> float | None:
-        """The measured recall of the approximate index in use; None while searches are exact."""
-        return self._index.state().recall
-
-    @property
     def properties(self) -> dict[str, str]:
         """Small strings by name."""
-        return self._watch.look(self._watch.properties)
+        return self._watch.look(self._place.properties)
 
     def set_properties(self, changes: dict[str, str]) -> None:
         """Add or change properties."""
@@ -300,7 +275,7 @@ class MilvusStore:
             if len(rows) >= min(count, total) or share >= 1:
                 break
             share *= 4
-        return EntryVectors(self._server, self._name, self._layout).of([row["key"] for row in rows[:count]])
+        return self._searcher.vectors().of([row["key"] for row in rows[:count]])
 
     def count(self, where: Sequence[Condition] = ()) -> int:
         """How many entries fit."""
@@ -329,14 +304,6 @@ class MilvusStore:
         self._watch.write(
             lambda: self._index.prepare(self._count(()), self._background(128, ()) if queries is None else queries)
         )
-
-    def close(self) -> None:
-        """Let go of the connection; closing twice is fine."""
-        self._server.close()
-
-    def _replaced(self) -> None:
-        """Another collection has taken the place of the one before: what was known of that is forgotten."""
-        self._index.forget()
 
     def _fitting(
         self, where: Sequence[Condition], more: list[str], wanted: Sequence[str] = ()
@@ -373,14 +340,7 @@ class MilvusStore:
 
     def _put(self, collection: str, rows: Iterable[dict[str, Any]], together: int = 1) -> None:
         """Write rows, so many at once as one request holds; `together` rows are never parted."""
-        batch, size = list[dict[str, Any]](), 0
-        for row in rows:
-            if size > REQUEST_BYTES and len(batch) % together == 0:
-                self._server.call("upsert", collection, batch)
-                batch, size = [], 0
-            batch.append(row)
-            size += size_of(row)
-        if batch:
+        for batch in in_requests(rows, size_of, REQUEST_BYTES, together):
             self._server.call("upsert", collection, batch)
 
     def _remove(self, collection: str, ids: Sequence[str]) -> None:

@@ -122,7 +122,7 @@ class Store(Protocol):
 
     @property
     def address(self) -> str:
-        """What opens it again: a file's path, or milvus://host:port/name."""
+        """What opens it again: a file's path, or milvus://host:port/name, or qdrant://host:port/name."""
 
     @property
     def identity(self) -> str:

@@ -3,14 +3,19 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from diptych.search.index import Index
 from diptych.search.open_or_create import open_or_create
 from diptych.search.stores.store import Condition
-from tests.search.stores.backends import empty_milvus
+from tests.search.stores.backends import EMPTY
 
 
-def test_the_same_results_as_from_a_file(milvus_port: int, vse_folder: str, pictures: Path, tmp_path: Path) -> None:
-    address = f"milvus://127.0.0.1:{milvus_port}/index_{os.getpid()}"
+@pytest.mark.parametrize("server", ["milvus", "qdrant"])
+def test_the_same_results_as_from_a_file(
+    server: str, request: pytest.FixtureRequest, vse_folder: str, pictures: Path, tmp_path: Path
+) -> None:
+    address = f"{server}://127.0.0.1:{request.getfixturevalue(f'{server}_port')}/index_{os.getpid()}"
     (pictures / "words.txt").write_text("two dog\na red boat\n")
     with (
         open_or_create(address, vse_folder, device="cpu") as remote,
@@ -34,4 +39,4 @@ def test_the_same_results_as_from_a_file(milvus_port: int, vse_folder: str, pict
         assert [r.key for r in remote.search("two dog", where=where).results] == [str(pictures / "001.png")]
     with Index.open(address, device="cpu") as again:
         assert len(again) == 7
-    empty_milvus(address)
+    EMPTY[server](address)
