@@ -19,7 +19,7 @@ from diptych.search.stores.settings import Settings
 from diptych.search.stores.vectors import Vectors
 
 # Lists and vectors for training are bounded, so that building needs the same memory and time to train for any size.
-MOST_LISTS, TRAINING_PER_LIST = 2048, 32
+MOST_LISTS, TRAINING_PER_LIST, LEAST_PER_LIST = 2048, 32, 16
 # Numbers that one code of a byte stands for, in the kind that saves memory.
 NUMBERS_A_CODE = 8
 BLOCK_BYTES = 64 << 20
@@ -133,9 +133,9 @@ def trained(vectors: Vectors, settings: Settings) -> Any:
     count = vectors.alive * size
     # The sample, its differences from the lists' centres, and some room beside.
     fitting = max(1, settings.memory // 3 // (4 * dim))
-    lists = max(1, min(MOST_LISTS, int(4 * count**0.5), min(count, fitting) // TRAINING_PER_LIST))
+    lists = max(1, min(MOST_LISTS, int(4 * count**0.5), count // TRAINING_PER_LIST, fitting // LEAST_PER_LIST))
     rows = np.flatnonzero(~vectors.gone)
-    wanted = min(len(rows), max(1, lists * TRAINING_PER_LIST // size))
+    wanted = min(len(rows), max(1, min(fitting, lists * TRAINING_PER_LIST) // size))
     sample = vectors.take(np.sort(np.random.default_rng(0).choice(rows, wanted, replace=False))).reshape(-1, dim)
     if settings.kind == "pq":
         codes = -(-dim // NUMBERS_A_CODE)
