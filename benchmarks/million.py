@@ -33,13 +33,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' servers
 
 import faiss  # noqa: F401, loaded before any clock starts
-from made_vectors import BATCH, MadeVectors  # type: ignore[import-not-found]
 
 from diptych.common.files import write_json
 from diptych.search.stores.address import open_store
-from diptych.search.stores.settings import Settings
+from diptych.search.stores.settings import VectorSettings
 from diptych.search.stores.sqlite_vectors import SqliteVectors  # noqa: F401, as is torch
 from diptych.search.stores.store import Entry, Layout, Stamp, Store
+from made_vectors import BATCH, MadeVectors  # type: ignore[import-not-found]
 
 NAMES = {
     "exact": "SQLite, exact",
@@ -174,7 +174,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
         store = opened(args)
         if not args.server:
             kind = {} if args.engines == ["exact"] else {"kind": args.engines[0]}
-            store.set_properties(Settings(memory=args.memory, **kind).properties())
+            store.set_properties(VectorSettings(memory=args.memory, **kind).properties())
         begin = time.perf_counter()
         store.prepare()
         seconds = time.perf_counter() - begin

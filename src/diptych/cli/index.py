@@ -201,14 +201,14 @@ def _open(
 def _settle(opened: "Index", kind: "Approximation | None", memory: str | None) -> None:
     """Have the index remember how its vectors are to be prepared and searched."""
     from diptych.matchers.bounded.memory import read_bytes
-    from diptych.search.stores.settings import Settings
+    from diptych.search.stores.settings import VectorSettings
 
     if "://" in opened.store.address:
         raise DiptychError(
             "--approximate and --memory are for an index in a file; a server has settings of its own",
             where=opened.store.address,
         )
-    settings = Settings.of(opened.store.properties)
+    settings = VectorSettings.of(opened.store.properties)
     settings = replace(
         settings, kind=kind or settings.kind, memory=settings.memory if memory is None else read_bytes(memory)
     )

@@ -15,7 +15,7 @@ import pytest
 from diptych.common.errors import DiptychError
 from diptych.search.stores.approximate import Approximate
 from diptych.search.stores.faiss_library import DamagedApproximate
-from diptych.search.stores.settings import APPROXIMATE, LEAST_MEMORY, MEMORY, Approximation, Settings
+from diptych.search.stores.settings import APPROXIMATE, LEAST_MEMORY, MEMORY, Approximation, VectorSettings
 from diptych.search.stores.sqlite_store import SqliteStore
 from diptych.search.stores.store import Layout
 from diptych.search.stores.vectors import Vectors
@@ -54,7 +54,7 @@ def ready() -> Vectors:
 def test_every_kind_finds_what_an_exact_search_finds(path: Path, kind: Approximation, size: int, dim: int) -> None:
     vectors = held(1500, size, dim)
     queries = clustered(60, size, dim)
-    built = Approximate.build(path, vectors, "store", Settings(kind), queries, floor=0.9)
+    built = Approximate.build(path, vectors, "store", VectorSettings(kind), queries, floor=0.9)
     assert built.header.usable
     exact, found = vectors.search(queries, 10), built.search(vectors, queries, 10)
     share = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.rows.tolist(), found.rows.tolist(), strict=True)])
@@ -72,7 +72,7 @@ def test_every_kind_finds_what_an_exact_search_finds(path: Path, kind: Approxima
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_later_entries_are_found_and_gone_ones_are_not(path: Path, kind: Approximation, ready: Vectors) -> None:
-    built = Approximate.build(path, ready, "store", Settings(kind), floor=0.5)
+    built = Approximate.build(path, ready, "store", VectorSettings(kind), floor=0.5)
     later = random_vectors(np.random.default_rng(5), 3, 1, 20)
     now = ready.append(np.array([90_000, 90_001, 90_002]), later).without(ready.ids[300:301])
     found = built.search(now, np.concatenate([later, ready.take(np.array([300]))]), 1)
@@ -81,7 +81,7 @@ def test_later_entries_are_found_and_gone_ones_are_not(path: Path, kind: Approxi
 
 
 def test_a_recall_that_cannot_be_reached_is_not_used(path: Path, ready: Vectors) -> None:
-    built = Approximate.build(path, ready, "store", Settings("pq"), QUERIES, floor=1.1)
+    built = Approximate.build(path, ready, "store", VectorSettings("pq"), QUERIES, floor=1.1)
     assert not built.header.usable
     loaded = Approximate.load(path, "store")
     assert loaded is not None
@@ -93,7 +93,7 @@ def test_the_measured_recall_is_the_real_one(path: Path) -> None:
     """On structureless data an inverted file finds little unless it looks into many lists."""
     vectors = Vectors.empty(Layout(48)).append(np.arange(4000), random_vectors(np.random.default_rng(0), 4000, 1, 48))
     queries = random_vectors(np.random.default_rng(1), 100, 1, 48)
-    built = Approximate.build(path, vectors, "store", Settings(), queries, floor=0.6)
+    built = Approximate.build(path, vectors, "store", VectorSettings(), queries, floor=0.6)
     assert built.header.usable
     assert built.header.effort > 8
     exact, found = vectors.search(queries, 10), built.search(vectors, queries, 10)
@@ -104,7 +104,7 @@ def test_the_measured_recall_is_the_real_one(path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_flipped_bit_goes_unseen(path: Path, kind: Approximation, ready: Vectors) -> None:
     """Wherever it is: when the file is opened, when a list is first looked into, or by a check of everything."""
-    Approximate.build(path, ready, "store", Settings(kind), floor=0.5)
+    Approximate.build(path, ready, "store", VectorSettings(kind), floor=0.5)
     data = path.read_bytes()
     for place in np.linspace(0, len(data) - 1, 60).astype(int).tolist():
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :])
@@ -120,7 +120,7 @@ def test_no_flipped_bit_goes_unseen(path: Path, kind: Approximation, ready: Vect
 
 @pytest.mark.parametrize("kind", ["ivf", "pq"])
 def test_a_damaged_list_is_seen_by_whoever_looks_into_it(path: Path, kind: Approximation, ready: Vectors) -> None:
-    Approximate.build(path, ready, "store", Settings(kind), floor=0.5)
+    Approximate.build(path, ready, "store", VectorSettings(kind), floor=0.5)
     data = bytearray(path.read_bytes())
     data[10] ^= 1
     path.write_bytes(data)
@@ -171,7 +171,7 @@ def test_a_graph_that_does_not_fit_is_refused_and_searches_stay_exact(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("diptych.search.stores.graph.BYTES_BESIDE", 1 << 20)
-    store.set_properties(Settings("hnsw").properties())
+    store.set_properties(VectorSettings("hnsw").properties())
     with pytest.raises(DiptychError, match=r"a graph over 1,500 vectors of 20 takes 1\.6 GB .* --memory"):
         store.prepare()
     assert not path.exists()
@@ -358,11 +358,11 @@ def test_preparing_and_searching_keep_to_the_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_little_memory_changes_no_answer(path: Path, kind: Approximation, ready: Vectors) -> None:
-    generous = Approximate.build(path, ready, "store", Settings(kind), QUERIES, floor=0.5)
+    generous = Approximate.build(path, ready, "store", VectorSettings(kind), QUERIES, floor=0.5)
     wanted = generous.search(ready, QUERIES, 10)
     frugal = replace(ready, work=1000)
     assert generous.search(frugal, QUERIES, 10).rows.tolist() == wanted.rows.tolist()
-    small = Approximate.build(path, frugal, "store", Settings(kind, LEAST_MEMORY), QUERIES, floor=0.5)
+    small = Approximate.build(path, frugal, "store", VectorSettings(kind, LEAST_MEMORY), QUERIES, floor=0.5)
     assert small.header.recall == pytest.approx(generous.header.recall, abs=0.05)
 
 
@@ -380,6 +380,6 @@ DAMAGES: list[Callable[[bytes], bytes]] = [
 def test_a_file_that_is_not_whole_is_not_opened(
     path: Path, kind: Approximation, damage: Callable[[bytes], bytes], ready: Vectors
 ) -> None:
-    Approximate.build(path, ready, "store", Settings(kind), QUERIES, floor=0.5)
+    Approximate.build(path, ready, "store", VectorSettings(kind), QUERIES, floor=0.5)
     path.write_bytes(damage(path.read_bytes()))
     assert Approximate.load(path, "store") is None

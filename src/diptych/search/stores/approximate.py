@@ -15,7 +15,7 @@ from diptych.common.errors import DiptychError
 from diptych.common.files import written_aside
 from diptych.search.stores.graph import Graph, GraphParts
 from diptych.search.stores.inverted_file import InvertedFile, InvertedParts
-from diptych.search.stores.settings import Approximation, Settings
+from diptych.search.stores.settings import Approximation, VectorSettings
 from diptych.search.stores.store import RECALL_FLOOR
 from diptych.search.stores.vectors import BestRows, Vectors, aligned_similarities
 
@@ -64,7 +64,7 @@ class Approximate:
         path: Path,
         vectors: Vectors,
         store: str,
-        settings: Settings,
+        settings: VectorSettings,
         queries: np.ndarray | None = None,
         floor: float = RECALL_FLOOR,
     ) -> "Approximate":

@@ -8,7 +8,7 @@ import numpy as np
 
 from diptych.common.errors import DiptychError
 from diptych.search.stores.faiss_library import DamagedApproximate, faiss_library
-from diptych.search.stores.settings import Settings
+from diptych.search.stores.settings import VectorSettings
 from diptych.search.stores.vectors import Vectors
 
 # Neighbours of an element; twice as many on the lowest level, where all elements are.
@@ -53,7 +53,7 @@ class Graph:
             raise DamagedApproximate
 
     @classmethod
-    def write(cls, path: Path, vectors: Vectors, settings: Settings) -> GraphParts:
+    def write(cls, path: Path, vectors: Vectors, settings: VectorSettings) -> GraphParts:
         """Build the graph, in memory, and write it; the file is made anew."""
         faiss, size, dim = faiss_library(), vectors.layout.set_size, vectors.layout.dim
         needed = vectors.alive * size * (dim + BYTES_BESIDE)

@@ -15,11 +15,13 @@ import numpy as np
 
 from diptych.common.files import reserve
 from diptych.search.stores.faiss_library import DamagedApproximate, faiss_library
-from diptych.search.stores.settings import Settings
+from diptych.search.stores.settings import VectorSettings
 from diptych.search.stores.vectors import Vectors
 
 # Lists and vectors for training are bounded, so that building needs the same memory and time to train for any size.
 MOST_LISTS, TRAINING_PER_LIST, LEAST_PER_LIST = 2048, 32, 16
+# An entry's number, row, list, and whether it is gone.
+BYTES_AN_ENTRY = 21
 # Numbers that one code of a byte stands for, in the kind that saves memory.
 NUMBERS_A_CODE = 8
 BLOCK_BYTES = 64 << 20
@@ -86,7 +88,7 @@ class InvertedFile:
             self.right[i] = True
 
     @classmethod
-    def write(cls, path: Path, vectors: Vectors, settings: Settings) -> InvertedParts:
+    def write(cls, path: Path, vectors: Vectors, settings: VectorSettings) -> InvertedParts:
         """Train, and write all elements into their lists, in bounded memory; the file is made anew."""
         faiss, size = faiss_library(), vectors.layout.set_size
         index = trained(vectors, settings)
@@ -127,12 +129,12 @@ class InvertedFile:
         return InvertedParts(lists, index.nlist, len(rest))
 
 
-def trained(vectors: Vectors, settings: Settings) -> Any:
+def trained(vectors: Vectors, settings: VectorSettings) -> Any:
     """An index without elements, trained on a sample that fits into the memory."""
     faiss, size, dim = faiss_library(), vectors.layout.set_size, vectors.layout.dim
     count = vectors.alive * size
-    # The sample, its differences from the lists' centres, and some room beside.
-    fitting = max(1, settings.memory // 3 // (4 * dim))
+    # The sample, its differences from the lists' centres, and some room, beside what there is of every entry.
+    fitting = max(LEAST_PER_LIST, (settings.memory - BYTES_AN_ENTRY * len(vectors)) // 3 // (4 * dim))
     lists = max(1, min(MOST_LISTS, int(4 * count**0.5), count // TRAINING_PER_LIST, fitting // LEAST_PER_LIST))
     rows = np.flatnonzero(~vectors.gone)
     wanted = min(len(rows), max(1, min(fitting, lists * TRAINING_PER_LIST) // size))
@@ -142,7 +144,8 @@ def trained(vectors: Vectors, settings: Settings) -> Any:
         sample = padded(sample, codes * NUMBERS_A_CODE)
         bits = min(8, max(1, len(sample).bit_length() - 1))
         index = faiss.index_factory(sample.shape[1], f"IVF{lists},PQ{codes}x{bits}", faiss.METRIC_INNER_PRODUCT)
-        index.pq.cp.min_points_per_centroid = 1
+        # Enough for codes of candidates, in an eighth of the time that FAISS would take by itself.
+        index.pq.cp.min_points_per_centroid, index.pq.cp.max_points_per_centroid, index.pq.cp.niter = 1, 64, 12
     else:
         index = faiss.index_factory(dim, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
     index.cp.min_points_per_centroid = 1  # else FAISS prints that it would like more

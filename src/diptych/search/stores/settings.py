@@ -14,7 +14,7 @@ ENOUGH_MEMORY, LEAST_MEMORY = 1 << 30, 64 << 20
 
 
 @dataclass(frozen=True)
-class Settings:
+class VectorSettings:
     """How vectors are prepared and searched.
 
     kind: ivf, an inverted file with a byte a number; hnsw, a graph; pq, an inverted file with a bit a number
@@ -32,7 +32,7 @@ class Settings:
             raise DiptychError(f"memory: expected at least {LEAST_MEMORY >> 20}MiB, got {self.memory} bytes")
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> "Settings":
+    def of(cls, properties: Mapping[str, str]) -> "VectorSettings":
         """The settings among a store's properties; what is not there is as by default."""
         memory = properties.get(MEMORY, str(ENOUGH_MEMORY))
         if not memory.isdecimal():

@@ -14,7 +14,7 @@ from diptych.common.errors import DiptychError
 from diptych.common.files import remove_left_over
 from diptych.search.stores.approximate import Approximate
 from diptych.search.stores.faiss_library import DamagedApproximate
-from diptych.search.stores.settings import APPROXIMATE, MEMORY, Settings
+from diptych.search.stores.settings import APPROXIMATE, MEMORY, VectorSettings
 from diptych.search.stores.spilled import float_array
 from diptych.search.stores.sqlite_blobs import checksum_column, decoded_vectors
 from diptych.search.stores.sqlite_file import SqliteFile
@@ -160,11 +160,11 @@ class SqliteVectors:
         """How many entries may lie beside those of the file of vectors before that is made again."""
         return min(MOST_IN_MEMORY, PARTS_READ * work // self._entry_bytes)
 
-    def _settings(self, db: sqlite3.Connection) -> Settings:
+    def _settings(self, db: sqlite3.Connection) -> VectorSettings:
         """What the store remembers of how it is to be prepared and searched."""
         found = db.execute("SELECT name, value FROM properties WHERE name IN (?, ?)", (APPROXIMATE, MEMORY))
         try:
-            return Settings.of(dict(found))
+            return VectorSettings.of(dict(found))
         except DiptychError as error:
             raise DiptychError(str(error), where=self._file.path) from None
 
@@ -257,7 +257,7 @@ class SqliteVectors:
         with self._refreshing:
             self._moment = None  # the next look maps the file that was just written
 
-    def _prepare_approximate(self, vectors: Vectors, queries: np.ndarray | None, settings: Settings) -> None:
+    def _prepare_approximate(self, vectors: Vectors, queries: np.ndarray | None, settings: VectorSettings) -> None:
         kept = Approximate.load(self.approximate_path, self._file.uid)
         distrusted = self._distrusted_approximate is not None
         if kept is not None and kept.header.kind == settings.kind and not distrusted:
