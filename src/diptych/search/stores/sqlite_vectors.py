@@ -131,7 +131,20 @@ class SqliteVectors:
         vectors, mapped = vectors.append(ids, block), moment.mapped
         if len(vectors) > 2 * vectors.alive:
             vectors, mapped = self._compacted(vectors), 0
-        return _Moment(moment.generation, vectors, last, deletions, mapped)
+        return _Moment(moment.generation, self._within_memory(vectors), last, deletions, mapped)
+
+    def _within_memory(self, vectors: Vectors) -> Vectors:
+        """With what was read little by little in a file as well, once it is more than memory is for."""
+        first = next((i for i, part in enumerate(vectors.parts) if not is_mapped(part)), len(vectors.parts))
+        held = vectors.parts[first:]
+        if sum(part.nbytes for part in held) <= PARTS_READ * vectors.work:
+            return vectors
+        moved = self._room(sum(map(len, held)), 0)
+        start = 0
+        for part in held:
+            moved[start : start + len(part)] = part
+            start += len(part)
+        return replace(vectors, parts=(*vectors.parts[:first], moved))
 
     def _compacted(self, vectors: Vectors) -> Vectors:
         """Without what is gone."""
