@@ -121,6 +121,21 @@ def test_options_reach_the_index(
     store.close()
 
 
+def test_the_kind_of_approximate_index_and_memory_are_remembered(
+    pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = str(tmp_path / "i.db")
+    assert run(["index", str(pictures), "--index", address, "--model", vse_folder, "--memory", "500MB"]) == 0
+    assert run(["index", "--index", address, "--approximate", "pq"]) == 0
+    store = open_store(address)
+    known = store.properties
+    store.close()
+    assert (known["approximate"], known["memory"]) == ("pq", "500000000")
+    capsys.readouterr()
+    assert run(["index", "--index", address, "--memory", "1MB"]) == 1
+    assert "memory: expected at least 64MiB" in capsys.readouterr().err
+
+
 def test_vectors_in_and_out(
     pictures: Path, vse_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

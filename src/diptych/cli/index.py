@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from diptych.search.filling.sync import SyncReport
     from diptych.search.in_step import Effort
     from diptych.search.index import Index
+    from diptych.search.stores.settings import Approximation
 
 CHANGES = ("added", "changed", "moved", "deleted")
 VECTORS = "Vectors in and out, and damage"
+MANY = "Hundreds of thousands of vectors"
 
 
 def command(
@@ -87,6 +89,19 @@ def command(
             help="Read all of it and tell which entries are damaged; --delete removes them.",
         ),
     ] = False,
+    approximate: Annotated[
+        Literal["ivf", "hnsw", "pq"] | None,
+        typer.Option(
+            rich_help_panel=MANY, help="The kind of approximate index beyond 200,000 vectors; remembered by the index."
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=MANY,
+            help="Memory for preparing and searching, as 500MB; 1GiB by default; remembered by the index.",
+        ),
+    ] = None,
     text_in_pictures: Annotated[
         bool | None,
         typer.Option(help="Read what is written in pictures, to find them by it; remembered by the index."),
@@ -131,6 +146,8 @@ def command(
     effort = Effort(batch_size, workers, None, delete, retry, text_in_pictures)
     report: SyncReport | None = None
     with _open(address, model, keep_locals, device, bool(paths), import_from) as opened, _ended(watch):
+        if approximate is not None or memory is not None:
+            _settle(opened, approximate, memory)
         if check:
             _check(opened, delete, as_json)
             if not paths and import_from is None and export_to is None:
@@ -140,6 +157,8 @@ def command(
             outcome |= {"imported": opened.import_(import_from), "model": opened.model}
             opened.prepare()
         report = _sync(opened, wanted, effort, not watch) if syncs else None
+        if approximate is not None or memory is not None:
+            opened.prepare()
         if export_to is not None:
             outcome["exported"] = opened.export(export_to)
         _tell(outcome, opened, report, as_json)
@@ -174,6 +193,23 @@ def _open(
     if filled or source is None or named:
         return open_or_create(address, model, keep_locals=keep_locals, device=device)
     return open_to_import(address, source, device=device)
+
+
+def _settle(opened: "Index", kind: "Approximation | None", memory: str | None) -> None:
+    """Have the index remember how its vectors are to be prepared and searched."""
+    from diptych.matchers.bounded.memory import read_bytes
+    from diptych.search.stores.settings import VectorSettings
+
+    if "://" in opened.store.address:
+        raise DiptychError(
+            "--approximate and --memory are for an index in a file; a server has settings of its own",
+            where=opened.store.address,
+        )
+    settings = VectorSettings.of(opened.store.properties)
+    settings = replace(
+        settings, kind=kind or settings.kind, memory=settings.memory if memory is None else read_bytes(memory)
+    )
+    opened.store.set_properties(settings.properties())
 
 
 def _check(opened: "Index", delete: bool, as_json: bool) -> None:

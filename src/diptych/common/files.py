@@ -1,5 +1,6 @@
 """Files that are whole or not there: written aside, then renamed."""
 
+import glob
 import json
 import os
 from collections.abc import Iterator
@@ -25,6 +26,33 @@ def written_aside(path: Path) -> Iterator[Path]:
         finally:
             with suppress(OSError):
                 aside.unlink(missing_ok=True)
+
+
+def remove_left_over(path: Path) -> None:
+    """Remove what processes of this machine that were killed while they wrote `path` have left beside it."""
+    for aside in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        number = aside.name.split(".")[-2]
+        if number.isdecimal() and not _runs(int(number)):
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
+
+
+def reserve(file: int, size: int) -> None:
+    """Have room for `size` bytes in an open file before it is mapped: a full disk is an error here, later a crash."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+    else:
+        os.truncate(file, size)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is someone else's
+        return True
+    return True
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:

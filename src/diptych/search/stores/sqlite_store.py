@@ -248,9 +248,9 @@ class SqliteStore:
         check_conditions(where)
         with self._live.looking() as (db, vectors):
             approximate = None if where else self._live.approximate(vectors)
-            if approximate is not None:
-                best = approximate.search(vectors, queries, top)
-            else:
+            best = None if approximate is None else self._live.nearly_best(approximate, vectors, queries, top)
+            if best is None:
+                approximate = None
                 rows = vectors.rows_of(_fitting(db, where)) if where else None
                 best = vectors.search(queries, top, rows)
             if self._live.trusts(vectors, best):
@@ -272,7 +272,7 @@ class SqliteStore:
             if said != "ok":
                 raise DiptychError(f"{self.address}: the file is damaged; delete it and index again ({said})")
             yield from damaged_keys(db, self._file)
-            self._live.check_cache(db)
+            self._live.check_caches(db)
 
     def background(self, count: int, where: Sequence[Condition] = ()) -> np.ndarray:
         """Vectors (count, K, d) of entries spread over the store, the same every time for the same contents."""

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -26,12 +26,14 @@ class Vectors:
     ids: (n,) int64, ascending: the entries' numbers
     parts: the vectors, (n_i, K, d) each, one part after the other in the order of `ids`
     gone: (n,) bool: entries that were deleted since
+    work: bytes for the scores, or the candidates, that are looked at in one step
     """
 
     layout: Layout
     ids: np.ndarray
     parts: tuple[np.ndarray, ...]
     gone: np.ndarray
+    work: int = BLOCK_BYTES
 
     @classmethod
     def empty(cls, layout: Layout) -> "Vectors":
@@ -52,10 +54,10 @@ class Vectors:
             return self
         parts = [*self.parts, vectors]
         # Like sizes are joined, so that there are few parts and each vector is copied few times; mapped ones stay.
-        while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]) and not isinstance(parts[-2], np.memmap):
+        while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]) and not any(map(is_mapped, parts[-2:])):
             parts[-2:] = [np.concatenate(parts[-2:])]
         gone = np.concatenate([self.gone, np.zeros(len(ids), bool)])
-        return Vectors(self.layout, np.concatenate([self.ids, ids]), tuple(parts), gone)
+        return replace(self, ids=np.concatenate([self.ids, ids]), parts=tuple(parts), gone=gone)
 
     def without(self, ids: np.ndarray) -> "Vectors":
         """With these entries gone; ids that are not there do not matter."""
@@ -64,7 +66,7 @@ class Vectors:
             return self
         gone = self.gone.copy()
         gone[rows] = True
-        return Vectors(self.layout, self.ids, self.parts, gone)
+        return replace(self, gone=gone)
 
     def rows_of(self, ids: np.ndarray) -> np.ndarray:
         """The rows, ascending, of those entries that are there."""
@@ -100,8 +102,9 @@ class Vectors:
         return BestRows.stacked(best, len(queries))
 
     def _search_some(self, queries: np.ndarray, top: int, rows: np.ndarray | None, first: int) -> "BestRows":
-        size = max(1024, BLOCK_BYTES // (4 * max(1, len(queries)) * self.layout.set_size**2))
+        size = max(1024, self.work // (4 * max(1, len(queries)) * self.layout.set_size**2))
         if rows is not None and 2 * len(rows) < len(self):
+            size = min(size, max(256, self.work // (4 * self.layout.set_size * self.layout.dim)))  # these are copied
             blocks = ((chunk, self.take(chunk)) for chunk in np.split(rows, range(size, len(rows), size)) if len(chunk))
             return BestRows.merged(
                 [self._best(queries, block, top, chunk) for chunk, block in blocks], top, len(queries)
@@ -120,7 +123,7 @@ class Vectors:
         self, queries: np.ndarray, block: np.ndarray, top: int, rows: np.ndarray, left_out: np.ndarray | None = None
     ) -> "BestRows":
         size = self.layout.set_size
-        scores = similarities(queries, block, self.layout, _scratch(len(block) * size, len(queries) * size))
+        scores = similarities(queries, block, self.layout, _scratch(len(block) * size, len(queries) * size, self.work))
         hidden = self.gone[rows] if left_out is None else left_out
         if hidden.any():
             scores[:, torch.from_numpy(hidden)] = -torch.inf
@@ -152,6 +155,11 @@ class BestRows:
         return cls(torch.cat([answer.scores for answer in answers]), torch.cat([answer.rows for answer in answers]))
 
 
+def is_mapped(part: np.ndarray) -> bool:
+    """Whether an array lies in a file and not in memory."""
+    return isinstance(part, np.memmap)
+
+
 def similarities(queries: np.ndarray, entries: np.ndarray, layout: Layout, out: np.ndarray | None = None) -> Tensor:
     """What the layout compares of all queries (q, K, d) with entries (n, K, d): (q, n) float32.
 
@@ -174,12 +182,12 @@ def _products(entries: np.ndarray, queries: np.ndarray, out: np.ndarray | None) 
     return np.matmul(entries, queries.T, out=out)
 
 
-def _scratch(rows: int, columns: int) -> np.ndarray:
-    """Memory (rows, columns) of this thread, used again by the next call."""
+def _scratch(rows: int, columns: int, at_most: int) -> np.ndarray:
+    """Memory (rows, columns) of this thread, used again by the next call where it is not more than some bytes."""
     kept: np.ndarray | None = getattr(_kept, "scores", None)
     if kept is None or kept.size < rows * columns:
         kept = np.empty(rows * columns, np.float32)
-        if kept.nbytes <= BLOCK_BYTES:
+        if kept.nbytes <= at_most:
             _kept.scores = kept
     return kept[: rows * columns].reshape(rows, columns)
 
