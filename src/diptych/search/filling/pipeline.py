@@ -20,6 +20,8 @@ from diptych.search.models.embedder import Embedder, LocalsSource
 from diptych.search.stores.store import Entry
 
 SENTENCES_AT_ONCE = 64
+# From so many pictures on, making a quick form of the model is worth its time.
+MANY = 32
 
 
 class LocalsKeeper:
@@ -39,10 +41,11 @@ class LocalsKeeper:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Pictures ready for the models, and those that need none."""
+    """Pictures ready for the models, and those that need none; many: there were many before them."""
 
     ready: list[tuple[NewEntry, np.ndarray, np.ndarray | None, Size]]
     done: list[Outcome]
+    many: bool
 
 
 def embed_entries(
@@ -62,8 +65,8 @@ def embed_entries(
     size = batch_size or (4 if on_cpu else 64)
     workers = check_sizes(size, workers)
     yield from read_ahead(
-        _batches(entries, size),
-        lambda batch: _prepare(batch, embedder, keeper),
+        enumerate(_batches(entries, size)),
+        lambda batch: _prepare(batch[1], embedder, keeper, many=batch[0] * size >= MANY),
         lambda prepared: _finish(prepared, embedder, keeper),
         on_cpu=on_cpu,
         workers=workers,
@@ -84,7 +87,7 @@ def _batches(entries: Iterable[NewEntry], size: int) -> Iterator[list[NewEntry]]
     yield from (batch for batch in waiting.values() if batch)
 
 
-def _prepare(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper | None) -> _Prepared:
+def _prepare(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper | None, many: bool) -> _Prepared:
     ready: list[tuple[NewEntry, np.ndarray, np.ndarray | None, Size]] = []
     done: list[Outcome] = []
     side = max(embedder.side, 0 if keeper is None else keeper.side)
@@ -109,7 +112,7 @@ def _prepare(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper
         except DiptychError as error:
             stamp = entry.stamp if entry.stamp.digest else None
             done.append(Failed(entry.key, DataProblem(error.where or entry.key, error.what), stamp))
-    return _Prepared(ready, done)
+    return _Prepared(ready, done, many)
 
 
 def _described(entry: NewEntry, facts: Columns) -> NewEntry:
@@ -129,6 +132,8 @@ def _finish(prepared: _Prepared, embedder: Embedder, keeper: LocalsKeeper | None
         vectors = embedder.embed_texts([entry.text for entry in entries])
     else:
         sizes = [size for _, _, _, size in ready]
+        if prepared.many:
+            embedder.hasten_pictures()
         embedded = embedder.embed_pixels([p for _, p, _, _ in ready], sizes, keeper is not None and keeper.shared)
         vectors, locals_ = embedded.vectors, embedded.locals
         if keeper is not None and keeper.extractor is not None:
