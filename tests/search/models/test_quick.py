@@ -116,6 +116,15 @@ def test_the_matcher_is_left_as_it_is(folder: Path, tmp_path: Path) -> None:
     assert next(embedder.matcher.parameters()).grad is not None
 
 
+def test_whoever_wants_the_encoders_own_vectors_gets_them(folder: Path) -> None:
+    embedder = load_embedder(folder, "cpu", quick=False)
+    for _ in range(ASKED + 1):
+        embedder.embed_texts(["dog"])
+    embedder.hasten_pictures()
+    embedder.hasten_texts()
+    assert (precision(embedder), embedder._quick_texts) == (None, None)
+
+
 def test_without_agreement_the_next_form_is_taken_or_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick, "AGREES", 0.99999)  # more than integers can
     embedder = load_embedder(folder, "cpu")

@@ -87,12 +87,13 @@ class Embedder:
     name: what loads it again: `default`, an absolute folder, or a name of the hub
     side: pictures of at least twice this side are as good as whole ones
     locals_source: what the local features that come along are, or None where no other model could compute them
+    quick: whether quick forms of the encoders may take their place; without them vectors are the encoders' own
     """
 
     locals_source: LocalsSource | None = None
     _probes: Mapping[bool, str] = MappingProxyType({})
 
-    def __init__(self, matcher: Matcher, name: str) -> None:
+    def __init__(self, matcher: Matcher, name: str, quick: bool = True) -> None:
         layout = matcher.layout()
         if layout is None:
             raise DiptychError(
@@ -103,6 +104,7 @@ class Embedder:
         self.name = name
         self.matcher = matcher.eval()
         self.device = matcher.device
+        self.quick = quick and self.device.type == "cpu"
         self.layout = layout
         self._tokenizing = threading.Lock()
         self._hastening = threading.Lock()
@@ -161,7 +163,7 @@ class Embedder:
                 alone = [ids[real].unsqueeze(0) for ids, real in zip(tokens.ids, tokens.mask, strict=True)]
                 return np.concatenate([self._text_vectors(self._quick_texts(ids)) for ids in alone])
             vectors = self._text_vectors(self.matcher.text_encoder(tokens.to(self.device)))
-        if few:
+        if few and self.quick:
             self._expect_more()
         return vectors
 
@@ -171,7 +173,7 @@ class Embedder:
         Where the model has no quick form, its runtime is missing, or the two do not agree, nothing changes.
         """
         with self._hastening:
-            if "pictures" in self._hastened or self.device.type != "cpu" or self.matcher.takes_features:
+            if "pictures" in self._hastened or not self.quick or self.matcher.takes_features:
                 return
             self._hastened.add("pictures")
             self._keep_probes()
@@ -184,7 +186,7 @@ class Embedder:
     def hasten_texts(self) -> None:
         """The same for many sentences, asked for one at a time."""
         with self._hastening:
-            if "texts" in self._hastened or self.device.type != "cpu":
+            if "texts" in self._hastened or not self.quick:
                 return
             self._hastened.add("texts")
             self._keep_probes()
@@ -265,7 +267,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-def load_embedder(name: str | Path, device: torch.device | str | None = None) -> Embedder:
+def load_embedder(name: str | Path, device: torch.device | str | None = None, quick: bool = True) -> Embedder:
     """A model for search by name: `default`, a run or a saved matcher's folder, or a CLIP or SigLIP model."""
     place, chosen = find_model(name), pick_device(device)
-    return Embedder(Matcher.from_pretrained(place.name).to(chosen), place.name)
+    return Embedder(Matcher.from_pretrained(place.name).to(chosen), place.name, quick)
