@@ -149,7 +149,8 @@ class PartsEmbedder:
             yield piece
 
     def _prepare(self, batch: Sequence[NewEntry]) -> PreparedBatch:
-        prepared = prepare_batch(batch, self.embedder, self.keeper)
+        # Many, whatever is left of them: the same model then makes a part again to the same bytes.
+        prepared = prepare_batch(batch, self.embedder, self.keeper, many=True)
         known = 0 if self._sample is None else len(self._sample.ready)
         if batch and batch[0].kind == "picture" and len(prepared.ready) > known:
             self._sample = replace(prepared, done=[])

@@ -20,6 +20,8 @@ from diptych.search.models.embedder import Embedder, LocalsSource
 from diptych.search.stores.store import Entry
 
 SENTENCES_AT_ONCE = 64
+# From so many pictures on, making a quick form of the model is worth its time.
+MANY = 32
 
 
 class LocalsKeeper:
@@ -39,10 +41,11 @@ class LocalsKeeper:
 
 @dataclass(frozen=True)
 class PreparedBatch:
-    """Pictures ready for the models, and those that need none."""
+    """Pictures ready for the models, and those that need none; many: they are some of many."""
 
     ready: list[tuple[NewEntry, np.ndarray, np.ndarray | None, Size]]
     done: list[Outcome]
+    many: bool
 
 
 def embed_entries(
@@ -62,8 +65,8 @@ def embed_entries(
     size = batch_size or usual_batch(embedder)
     workers = check_sizes(size, workers)
     yield from read_ahead(
-        batches_of(entries, size),
-        lambda batch: prepare_batch(batch, embedder, keeper),
+        enumerate(batches_of(entries, size)),
+        lambda batch: prepare_batch(batch[1], embedder, keeper, many=batch[0] * size >= MANY),
         lambda prepared: finish_batch(prepared, embedder, keeper),
         on_cpu=on_cpu,
         workers=workers,
@@ -89,8 +92,13 @@ def batches_of(entries: Iterable[NewEntry], size: int) -> Iterator[list[NewEntry
     yield from (batch for batch in waiting.values() if batch)
 
 
-def prepare_batch(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper | None) -> PreparedBatch:
-    """Read and decode a batch of one kind; what cannot be read is an outcome already."""
+def prepare_batch(
+    batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsKeeper | None, *, many: bool
+) -> PreparedBatch:
+    """Read and decode a batch of one kind; what cannot be read is an outcome already.
+
+    many: whether it is one of many, for which a quick form of the model is worth making
+    """
     ready: list[tuple[NewEntry, np.ndarray, np.ndarray | None, Size]] = []
     done: list[Outcome] = []
     side = max(embedder.side, 0 if keeper is None else keeper.side)
@@ -115,7 +123,7 @@ def prepare_batch(batch: Sequence[NewEntry], embedder: Embedder, keeper: LocalsK
         except DiptychError as error:
             stamp = entry.stamp if entry.stamp.digest else None
             done.append(Failed(entry.key, DataProblem(error.where or entry.key, error.what), stamp))
-    return PreparedBatch(ready, done)
+    return PreparedBatch(ready, done, many)
 
 
 def _described(entry: NewEntry, facts: Columns) -> NewEntry:
@@ -136,6 +144,8 @@ def finish_batch(prepared: PreparedBatch, embedder: Embedder, keeper: LocalsKeep
         vectors = embedder.embed_texts([entry.text for entry in entries])
     else:
         sizes = [size for _, _, _, size in ready]
+        if prepared.many:
+            embedder.hasten_pictures()
         embedded = embedder.embed_pixels([p for _, p, _, _ in ready], sizes, keeper is not None and keeper.shared)
         vectors, locals_ = embedded.vectors, embedded.locals
         if keeper is not None and keeper.extractor is not None:

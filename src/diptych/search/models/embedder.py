@@ -3,11 +3,12 @@
 import base64
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -25,15 +26,25 @@ from diptych.encoders.backbones import Extractor, Size
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.extract import load_extractor
 from diptych.encoders.images import FeatureConfig
+from diptych.encoders.quick.encoders import QuickImages, QuickTexts
 from diptych.encoders.sources import matcher_folder
 from diptych.matchers.base import Matcher
+from diptych.search.models.quick import (
+    PROBE_TEXT,
+    SENTENCES,
+    agreeing_images,
+    agreeing_texts,
+    drawn_pictures,
+    probe_picture,
+)
 
 # Two models that give this picture or sentence vectors further apart than this are not the same model.
 SAME_MODEL = 0.98
 # So few sentences are embedded on one core: their products are so small that cores which wait for each other take
 # longer, many times so where other programs have some of them.
 FEW = 4
-_PROBE_TEXT = "a brown dog runs over green grass with a ball in its mouth"
+# After so many sentences, each asked for on its own, more are expected, and the quick form is made.
+ASKED = 8
 
 
 @dataclass(frozen=True)
@@ -76,11 +87,13 @@ class Embedder:
     name: what loads it again: `default`, an absolute folder, or a name of the hub
     side: pictures of at least twice this side are as good as whole ones
     locals_source: what the local features that come along are, or None where no other model could compute them
+    quick: whether quick forms of the encoders may take their place; without them vectors are the encoders' own
     """
 
     locals_source: LocalsSource | None = None
+    _probes: Mapping[bool, str] = MappingProxyType({})
 
-    def __init__(self, matcher: Matcher, name: str) -> None:
+    def __init__(self, matcher: Matcher, name: str, quick: bool = True) -> None:
         layout = matcher.layout()
         if layout is None:
             raise DiptychError(
@@ -91,8 +104,14 @@ class Embedder:
         self.name = name
         self.matcher = matcher.eval()
         self.device = matcher.device
+        self.quick = quick and self.device.type == "cpu"
         self.layout = layout
         self._tokenizing = threading.Lock()
+        self._hastening = threading.Lock()
+        self._hastened: set[str] = set()
+        self._asked = 0
+        self._quick_images: QuickImages | None = None
+        self._quick_texts: QuickTexts | None = None
         self._extractor = matcher.extractor()
         self.side = self._extractor.size
         if matcher.takes_features or matcher_folder(name) is None:
@@ -112,6 +131,8 @@ class Embedder:
         locals: with the cells or regions (cells, f) that they were made of
         """
         with torch.inference_mode():
+            if self._quick_images is not None and not locals:
+                return Embedded(self._image_vectors(self._quick_images(pixels)), None)
             wrong: list[int] = []
             if self.matcher.takes_features:
                 regions = [regions.vectors for regions in self._extractor.extract(pixels, sizes, torch.float32)]
@@ -123,7 +144,7 @@ class Embedder:
             else:
                 batch = Pixels(torch.from_numpy(np.stack(pixels)))
             encoded: Encoded = self.matcher.image_encoder(batch.to(self.device))
-            vectors = self._vectors(self.matcher.keep_images(encoded).vectors)
+            vectors = self._image_vectors(encoded)
             vectors[wrong] = np.nan
             if not locals:
                 return Embedded(vectors, None)
@@ -136,9 +157,43 @@ class Embedder:
             return np.zeros((0, self.layout.set_size, self.layout.dim), np.float32)
         with self._tokenizing:  # Hugging Face tokenizers cannot be shared while they work
             tokens = encode(self.matcher.tokenizer, texts)
-        with torch.inference_mode(), _one_core(self.device.type == "cpu" and len(texts) <= FEW):
-            kept = self.matcher.keep_texts(self.matcher.text_encoder(tokens.to(self.device)))
-            return self._vectors(kept.vectors)
+        few = self.device.type == "cpu" and len(texts) <= FEW
+        with torch.inference_mode(), _one_core(few):
+            if few and self._quick_texts is not None and tokens.ids.shape[1] <= self._quick_texts.most:
+                alone = [ids[real].unsqueeze(0) for ids, real in zip(tokens.ids, tokens.mask, strict=True)]
+                return np.concatenate([self._text_vectors(self._quick_texts(ids)) for ids in alone])
+            vectors = self._text_vectors(self.matcher.text_encoder(tokens.to(self.device)))
+        if few and self.quick:
+            self._expect_more()
+        return vectors
+
+    def hasten_pictures(self) -> None:
+        """Make ready for many pictures: half a second of work, after which each takes a fraction of its time.
+
+        Where the model has no quick form, its runtime is missing, or the two do not agree, nothing changes.
+        """
+        with self._hastening:
+            if "pictures" in self._hastened or not self.quick or self.matcher.takes_features:
+                return
+            self._hastened.add("pictures")
+            self._keep_probes()
+            drawn = [self.prepare(image) for image in drawn_pictures()]
+            expected = self.embed_pixels(drawn, [image.size for image in drawn_pictures()]).vectors
+            folder = matcher_folder(self.name)
+            with torch.inference_mode():
+                self._quick_images = agreeing_images(self.matcher, folder, drawn, expected, self._image_vectors)
+
+    def hasten_texts(self) -> None:
+        """The same for many sentences, asked for one at a time."""
+        with self._hastening:
+            if "texts" in self._hastened or not self.quick:
+                return
+            self._hastened.add("texts")
+            self._keep_probes()
+            expected = np.concatenate([self.embed_texts([sentence]) for sentence in SENTENCES])
+            ids = [encode(self.matcher.tokenizer, [sentence]).ids for sentence in SENTENCES]
+            with torch.inference_mode(), _one_core(True):
+                self._quick_texts = agreeing_texts(self.matcher, ids, expected, self._text_vectors)
 
     def embed_pictures(self, pictures: Sequence[Picture], batch_size: int = 32) -> np.ndarray:
         """Pictures, wherever they are, to vectors (n, K, d)."""
@@ -156,9 +211,31 @@ class Embedder:
         return np.concatenate(parts)
 
     def probe(self, pictures: bool) -> str:
-        """What this model makes of a fixed sentence (or picture), by which it is known again, as text."""
-        vectors = self.embed_pictures([probe_picture()]) if pictures else self.embed_texts([_PROBE_TEXT])
+        """What this model makes of a fixed sentence (or picture), by which it is known again, as text.
+
+        It is always the encoder's own vector, never that of its quick form.
+        """
+        if pictures in self._probes:
+            return self._probes[pictures]
+        vectors = self.embed_pictures([probe_picture()]) if pictures else self.embed_texts([PROBE_TEXT])
         return base64.b64encode(vectors[0].astype("<f2").tobytes()).decode()
+
+    def _keep_probes(self) -> None:
+        """Before anything is quick."""
+        if not self._probes:
+            self._probes = {pictures: self.probe(pictures) for pictures in (True, False)}
+
+    def _expect_more(self) -> None:
+        """Count what is asked; nobody waits while the quick form is made."""
+        self._asked += 1
+        if self._asked >= ASKED and "texts" not in self._hastened:
+            threading.Thread(target=self.hasten_texts, name="hasten-texts").start()
+
+    def _image_vectors(self, encoded: Encoded) -> np.ndarray:
+        return self._vectors(self.matcher.keep_images(encoded).vectors)
+
+    def _text_vectors(self, encoded: Encoded) -> np.ndarray:
+        return self._vectors(self.matcher.keep_texts(encoded).vectors)
 
     def _vectors(self, vectors: Tensor) -> np.ndarray:
         return unit(vectors[:, : self.layout.set_size].float().cpu().numpy())
@@ -168,14 +245,6 @@ def same_probe(one: str, other: str) -> bool:
     """Whether two probes are the same model's, on whatever device it ran."""
     x, y = (np.frombuffer(base64.b64decode(p), "<f2").astype(np.float32) for p in (one, other))
     return x.shape == y.shape and float(x @ y) >= SAME_MODEL * float(np.linalg.norm(x) * np.linalg.norm(y))
-
-
-def probe_picture() -> Image.Image:
-    """A picture with colours and shapes that is the same everywhere."""
-    y, x = np.mgrid[0:256, 0:256]
-    disc = ((x - 150) ** 2 + (y - 110) ** 2 < 60**2)[..., None]
-    values = np.where(disc, np.array([200, 60, 40]), np.stack([x, y, 255 - x], -1))
-    return Image.fromarray(values.astype(np.uint8))
 
 
 @contextmanager
@@ -198,7 +267,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-def load_embedder(name: str | Path, device: torch.device | str | None = None) -> Embedder:
+def load_embedder(name: str | Path, device: torch.device | str | None = None, quick: bool = True) -> Embedder:
     """A model for search by name: `default`, a run or a saved matcher's folder, or a CLIP or SigLIP model."""
     place, chosen = find_model(name), pick_device(device)
-    return Embedder(Matcher.from_pretrained(place.name).to(chosen), place.name)
+    return Embedder(Matcher.from_pretrained(place.name).to(chosen), place.name, quick)
