@@ -4,8 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diptych.search.asking.confidence import PROPERTY, Chance, Gumbel, embedded_sentences, weighted_scores
-from diptych.search.asking.query import Term
+from diptych.search.asking.confidence import PROPERTY, SPREAD, Chance, embedded_sentences, weighted_scores
+from diptych.search.asking.gumbel import Gumbel
+from diptych.search.asking.query import SearchQuery, Term
 from diptych.search.asking.results import MATCHES
 from diptych.search.asking.unrelated_sentences import SENTENCES
 from diptych.search.index import Index
@@ -78,7 +79,7 @@ def test_the_law_is_kept_with_the_index(tmp_path: Path, monkeypatch: pytest.Monk
     index.prepare()
     index.close()
     again = Index.create(tmp_path / "i.db", embedder)
-    monkeypatch.setattr(type(again.searcher.background), "_work_out", None)  # it must not be worked out again
+    monkeypatch.setattr(type(again.searcher.background), "_of_all", None)  # it must not be worked out again
     np.testing.assert_allclose(best(again, texts), before, atol=1e-9)
 
 
@@ -94,10 +95,60 @@ def test_a_law_of_another_formula_is_worked_out_anew(tmp_path: Path) -> None:
     np.testing.assert_allclose(best(Index.create(tmp_path / "i.db", embedder), texts), before, atol=1e-9)
 
 
-def test_an_entry_stands_halfway_between_its_own_background_and_the_whole_one() -> None:
-    chance = Chance(Gumbel(0.0, 1.0, 10), mean=0.2, spread=0.09)
-    z = chance.z(np.array([0.5, 0.5]), np.array([0.2, 0.4]), np.array([0.09, 0.01]))
-    np.testing.assert_allclose(z, [0.3 / 0.09, 0.2 / 0.03])
+def test_an_entry_whose_scores_differ_more_must_stand_out_further() -> None:
+    chance = Chance(Gumbel(0.0, 1.0, 10), mean=0.2, spread=0.1)
+    z = chance.z(np.array([0.5, 0.5, 0.5]), np.array([0.1, 0.2, 0.05]))
+    np.testing.assert_allclose(z, [3, 3 - SPREAD, 3 + SPREAD / 2])
+
+
+def test_a_greater_score_of_the_same_entry_has_a_greater_confidence(tmp_path: Path) -> None:
+    index, _, vectors = make(tmp_path, count=300)
+    few = np.repeat(vectors[:1], 41, 0)
+    scores = np.linspace(-0.2, 1, 41)
+    query = SearchQuery.of_sentence("some thing")
+    confidences = index.searcher.background.confidences(query, few, scores, "picture", ())
+    assert (np.diff(confidences) >= 0).all()
+    assert confidences[0] < 0.01
+    assert confidences[-1] > 0.99
+
+
+def test_the_order_in_which_entries_came_changes_nothing(tmp_path: Path) -> None:
+    embedder, vectors = RandomEmbedder(32), random_units(200, 1, 32, seed=5)
+    found = []
+    for name, order in (("one", np.arange(200)), ("other", np.arange(200)[::-1])):
+        index = Index.create(tmp_path / f"{name}.db", embedder)
+        index.add_vectors([f"{i:03d}" for i in order], vectors[order])
+        answer = index.search("anything at all", top=5)
+        found.append([(r.key, r.confidence) for r in answer.results])
+    for (key, confidence), (other_key, other) in zip(*found, strict=True):
+        assert key == other_key
+        assert confidence == pytest.approx(other, abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_tiny_collection_has_confidences_that_mean_the_same(tmp_path: Path, count: int) -> None:
+    index, embedder, vectors = make(tmp_path, count=count)
+    unrelated = best(index, [f"unrelated {i}" for i in range(300)])
+    assert np.isfinite(unrelated).all()
+    for share in (0.5, 0.9):
+        assert abs(np.mean(unrelated < share) - share) < 0.12
+    assert (best(index, plant(embedder, vectors, 1, 0.95)) >= MATCHES).all()
+
+
+def test_an_empty_collection_matches_nothing(tmp_path: Path) -> None:
+    index, _, _ = make(tmp_path, count=1)
+    index.delete(["00000"])
+    assert index.search("anything").matches is False
+
+
+def test_with_filters_a_confidence_means_the_same(tmp_path: Path) -> None:
+    index, _, _ = make(tmp_path)
+    for most in (3, 40, 400):
+        where = [Condition("n", "<", most)]
+        answers = index.search_batch([f"unrelated {i}" for i in range(300)], top=3, where=where)
+        unrelated = np.array([answer.results[0].confidence for answer in answers])
+        for share in (0.5, 0.9):
+            assert abs(np.mean(unrelated < share) - share) < 0.12
 
 
 def test_filters_make_chance_matches_rarer(tmp_path: Path) -> None:

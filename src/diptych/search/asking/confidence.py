@@ -4,22 +4,22 @@ Every index holds something that fits any sentence best, so a score alone does n
 Here a query is set beside a background of queries made alike from things unrelated to it: sentences about as many
 different things as possible, and, where the query has pictures, pictures spread over the index.
 
-    z(q, x) = (s(q, x) - (mean_x + mean) / 2) / sqrt(std_x std)
+    z(q, x) = (s(q, x) - mean) / std - 1.5 (std_x / std - 1)
 
-is how far the query q stands out for the picture x: mean_x and std_x are those of the background's scores with x, mean
-and std those with the index as a whole. Halfway between the two tells present things from absent ones better than x's
-own, which make too much of what a few sentences happen to say of it. Each background query has a best z in the index;
-those follow the law of the largest of many, the Gumbel distribution, whose place and width are fitted to
-their lower three quarters (some background sentences do match something). The confidence of x is
+is how far the query q stands out for the picture x: mean and std are those of the background's scores with the index
+as a whole, and std_x is that of its scores with x alone. A picture whose scores differ much from sentence to sentence
+comes first by chance more often, and must stand out further. Each background query has a best z in the index; those
+follow the law of the largest of many, the Gumbel distribution, whose place and width are fitted to their lower three
+quarters (some background sentences do match something). Where it was measured how far things that are not there stand
+out with a model, the law becomes theirs (`calibration`). The confidence of x is
 
-    P(best z of an unrelated query < z(q, x)) = exp(-exp(-(z - place) / width)):
+    P(best z of a query for something that is not there < z(q, x)) = exp(-exp(-(z - place) / width)):
 
-the share of unrelated queries for which nothing in the index would stand out as far as x does for q.
+the share of such queries for which nothing in the index would stand out as far as x does for q.
 """
 
 import hashlib
 import json
-import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +28,8 @@ import numpy as np
 
 from diptych.common.files import written_aside
 from diptych.common.user_folders import cache_folder
+from diptych.search.asking.calibration import calibrated
+from diptych.search.asking.gumbel import Gumbel
 from diptych.search.asking.query import SearchQuery
 from diptych.search.asking.unrelated_sentences import SENTENCES
 from diptych.search.models.embedder import Embedder, unit
@@ -38,36 +40,13 @@ from diptych.search.stores.vectors import similarities
 LOOKED_AT = 10
 # Two vectors this close are the same picture.
 IDENTICAL = 0.9999
+# How much further a picture must stand out whose scores spread by as much again: chosen among 0, 0.5, 1, 1.5 and 2 on
+# validation pictures of COCO and Flickr8k.
+SPREAD = 1.5
+# So many filters' laws are kept at a time.
+MOST_LAWS = 64
 PROPERTY = "background:"
-_QUANTILES = np.linspace(0.1, 0.75, 27)
-
-
-@dataclass(frozen=True)
-class Gumbel:
-    """The law of the best z of unrelated queries in an index of `count` entries."""
-
-    place: float
-    width: float
-    count: int
-
-    @classmethod
-    def fit(cls, best: np.ndarray, count: int) -> "Gumbel":
-        """From the best z of each background query, (b,), by a line through their lower three quarters."""
-        # The quantile p of a Gumbel distribution is place - width log(-log p).
-        x, y = -np.log(-np.log(_QUANTILES)), np.quantile(best, _QUANTILES)
-        width = max(float(np.cov(x, y)[0, 1] / np.var(x, ddof=1)), 1e-3)
-        return cls(float(y.mean() - width * x.mean()), width, count)
-
-    def of(self, count: int) -> "Gumbel":
-        """The same law for an index of another size: the best of n grows with log n."""
-        if count < 1 or self.count < 1:
-            return self
-        return replace(self, place=self.place + self.width * math.log(count / self.count), count=count)
-
-    def below(self, z: np.ndarray) -> np.ndarray:
-        """The probability of less than z."""
-        exponent = np.clip(-(np.asarray(z, np.float64) - self.place) / self.width, -700, 700)
-        return np.exp(-np.exp(exponent))
+FORMULA = 2  # of z: a law of another is not used
 
 
 @dataclass(frozen=True)
@@ -81,9 +60,9 @@ class Chance:
     mean: float
     spread: float
 
-    def z(self, scores: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-        """How far scores stand out for entries with which the background's have these means and deviations."""
-        return np.asarray((scores - (means + self.mean) / 2) / np.sqrt(spreads * self.spread))
+    def z(self, scores: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+        """How far scores stand out for entries with which the background's scores have these deviations."""
+        return np.asarray((scores - self.mean) / self.spread - SPREAD * (spreads / self.spread - 1))
 
 
 class BackgroundQueries:
@@ -106,12 +85,26 @@ class BackgroundQueries:
             return np.zeros(0)
         self._see_store()
         queries, weights = self.queries(query)
-        means, spreads = self._moments(queries, weights, vectors)
-        chance = self._law(query, queries, weights, kind)
-        law = chance.law
-        if where:  # fewer entries were looked at
-            law = law.of(self.store.count([*where, Condition("kind", "=", kind)]))
-        return law.below(chance.z(scores, means, spreads))
+        _, spreads = self._moments(queries, weights, vectors)
+        chance = self.chance(query, kind, where)
+        law = calibrated(chance.law, self._embedder().name, query, kind)
+        return law.below(chance.z(scores, spreads))
+
+    def chance(self, query: SearchQuery, kind: Kind, where: Sequence[Condition] = ()) -> Chance:
+        """What unrelated queries like this one find among the entries that fit; worked out once."""
+        key = (kind, tuple(where), *((term.kind, term.weight) for term in query.terms))
+        known = self._laws.get(key)
+        if known is None:  # worked out without the lock: other threads have theirs already, and need not wait
+            plain = len(query.terms) == 1 and query.terms[0].kind == "sentence"
+            known = self._kept(kind) if plain and not where else None
+            if known is None:
+                queries, weights = self.queries(query)
+                known = self._of_some(queries, weights, kind, where) if where else self._of_all(queries, weights, kind)
+            with self._lock:
+                if len(self._laws) >= MOST_LAWS:
+                    self._laws.clear()
+                self._laws[key] = known
+        return known
 
     def queries(self, query: SearchQuery) -> tuple[np.ndarray, np.ndarray]:
         """Background queries like this one, (b, terms, K, d), and the weights of their terms.
@@ -157,30 +150,19 @@ class BackgroundQueries:
         """Write the law of plain sentences into the index, so that readers need not work it out."""
         query = SearchQuery.of_sentence()
         queries, weights = self.queries(query)
-        chance = self._work_out(queries, weights, kind)
-        self.store.set_properties({PROPERTY + kind: json.dumps({**asdict(chance), "sentences": _list_digest()})})
-
-    def _law(self, query: SearchQuery, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Chance:
-        key = (kind, *((term.kind, term.weight) for term in query.terms))
-        law = self._laws.get(key)
-        if law is None:  # worked out without the lock: other threads have theirs already, and need not wait
-            plain = len(query.terms) == 1 and query.terms[0].kind == "sentence"
-            kept = self._kept(kind) if plain else None
-            law = self._work_out(queries, weights, kind) if kept is None else kept
-            with self._lock:
-                self._laws[key] = law
-        return law
+        fields = {**asdict(self._of_all(queries, weights, kind)), "formula": FORMULA, "sentences": _list_digest()}
+        self.store.set_properties({PROPERTY + kind: json.dumps(fields)})
 
     def _kept(self, kind: Kind) -> Chance | None:
         try:
             fields = json.loads(self.store.properties[PROPERTY + kind])
-            if fields.pop("sentences") != _list_digest():
+            if (fields.pop("sentences"), fields.pop("formula")) != (_list_digest(), FORMULA):
                 return None
             return Chance(Gumbel(**fields.pop("law")), **fields)
         except (KeyError, ValueError, TypeError):
             return None
 
-    def _work_out(self, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Chance:
+    def _of_all(self, queries: np.ndarray, weights: np.ndarray, kind: Kind) -> Chance:
         """Search for every background query, and fit the law to how far each one's best result stands out."""
         where = [Condition("kind", "=", kind)]
         count = self.store.count(where)
@@ -194,20 +176,35 @@ class BackgroundQueries:
         asked = combined(queries, weights) if queries.shape[2] == 1 else queries[:, int(weights.argmax())]
         hits = self.store.search(asked, LOOKED_AT + 1, where).hits
         keys = list(dict.fromkeys(hit.key for some in hits for hit in some))
-        rows = {key: row for row, key in enumerate(keys)}
         entries = [entry for entry in self.store.get(keys, locals=False) if entry is not None]
-        if len(entries) < len(keys):  # deleted meanwhile
-            rows = {entry.key: row for row, entry in enumerate(entries)}
-        vectors = np.stack([entry.vectors for entry in entries])
+        rows = {entry.key: row for row, entry in enumerate(entries)}
+        near = np.zeros((len(queries), len(entries)), bool)
+        for query, some in enumerate(hits):
+            near[query, [rows[hit.key] for hit in some if hit.key in rows]] = True
+        if not entries:  # all deleted meanwhile
+            return chance
+        return self._fitted(chance, queries, weights, np.stack([entry.vectors for entry in entries]), near)
+
+    def _of_some(self, queries: np.ndarray, weights: np.ndarray, kind: Kind, where: Sequence[Condition]) -> Chance:
+        """What they find among entries that a filter leaves: of all of them where they are few, else by a part."""
+        where = [*where, Condition("kind", "=", kind)]
+        vectors = self.store.background(len(SENTENCES), where)
+        if not len(vectors) or len(queries) < 8:
+            return Chance(Gumbel(0.0, 1.0, max(1, len(vectors))), 0.0, 1.0)
+        means, spreads = self._moments(queries, weights, vectors)
+        chance = Chance(Gumbel(0.0, 1.0, len(vectors)), float(means.mean()), float(spreads.mean()))
+        chance = self._fitted(chance, queries, weights, vectors, np.ones((len(queries), len(vectors)), bool))
+        return replace(chance, law=chance.law.of(self.store.count(where)))
+
+    def _fitted(
+        self, chance: Chance, queries: np.ndarray, weights: np.ndarray, vectors: np.ndarray, near: np.ndarray
+    ) -> Chance:
+        """With the law of how far the best of each query's near (b, n) entries (n, K, d) stands out."""
         scores = weighted_scores(queries, weights, vectors, self.store.layout)
-        z = chance.z(scores, *_of_others(scores))
-        own = scores >= IDENTICAL  # a background picture is in the index itself
-        best = []
-        for b, some in enumerate(hits):
-            fitting = [z[b, rows[hit.key]] for hit in some if hit.key in rows and not own[b, rows[hit.key]]]
-            if fitting:
-                best.append(max(fitting))
-        return replace(chance, law=Gumbel.fit(np.array(best), count)) if len(best) >= 8 else chance
+        z = chance.z(scores, _of_others(scores))
+        near &= scores < IDENTICAL  # a background picture is in the index itself
+        best = np.where(near, z, -np.inf).max(1)[near.any(1)]
+        return replace(chance, law=Gumbel.fit(best, chance.law.count)) if len(best) >= 8 else chance
 
     def _moments(self, queries: np.ndarray, weights: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and deviation (n,) of the background's scores with each of n entries."""
@@ -220,12 +217,12 @@ class BackgroundQueries:
         return mean, np.maximum(spread, 1e-6)
 
 
-def _of_others(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means and deviations (q, n) of the other queries' scores: a query that counted itself would stand out less."""
+def _of_others(scores: np.ndarray) -> np.ndarray:
+    """Deviations (q, n) of the other queries' scores: a query that counted itself would stand out less."""
     exact, others = scores.astype(np.float64), max(1, len(scores) - 1)
     mean = (exact.sum(0) - exact) / others
     square = (np.square(exact).sum(0) - np.square(exact)) / others
-    return mean, np.sqrt(np.maximum(square - np.square(mean), 1e-12))
+    return np.asarray(np.sqrt(np.maximum(square - np.square(mean), 1e-12)))
 
 
 def combined(terms: np.ndarray, weights: np.ndarray) -> np.ndarray:

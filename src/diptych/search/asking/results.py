@@ -12,8 +12,8 @@ from diptych.data.video import clock
 from diptych.search.stores.keys import file_of, second_of
 from diptych.search.stores.store import Kind, Value
 
-# From this confidence on, a result is said to match: so many of unrelated queries find nothing that stands out so far.
-MATCHES = 0.9
+# From this confidence on, a result is said to match: of queries for what is not there, so many find nothing as sure.
+MATCHES = 0.95
 
 
 @dataclass(frozen=True)
