@@ -176,7 +176,7 @@ class Embedder:
             if "pictures" in self._hastened or not self.quick or self.matcher.takes_features:
                 return
             self._hastened.add("pictures")
-            self._keep_probes()
+            self._probes = {**self._probes, True: self.probe(True)}  # before anything is quick
             drawn = [self.prepare(image) for image in drawn_pictures()]
             expected = self.embed_pixels(drawn, [image.size for image in drawn_pictures()]).vectors
             folder = matcher_folder(self.name)
@@ -189,9 +189,10 @@ class Embedder:
             if "texts" in self._hastened or not self.quick:
                 return
             self._hastened.add("texts")
-            self._keep_probes()
+            self._probes = {**self._probes, False: self.probe(False)}
             expected = np.concatenate([self.embed_texts([sentence]) for sentence in SENTENCES])
-            ids = [encode(self.matcher.tokenizer, [sentence]).ids for sentence in SENTENCES]
+            with self._tokenizing:
+                ids = [encode(self.matcher.tokenizer, [sentence]).ids for sentence in SENTENCES]
             with torch.inference_mode(), _one_core(True):
                 self._quick_texts = agreeing_texts(self.matcher, ids, expected, self._text_vectors)
 
@@ -219,11 +220,6 @@ class Embedder:
             return self._probes[pictures]
         vectors = self.embed_pictures([probe_picture()]) if pictures else self.embed_texts([PROBE_TEXT])
         return base64.b64encode(vectors[0].astype("<f2").tobytes()).decode()
-
-    def _keep_probes(self) -> None:
-        """Before anything is quick."""
-        if not self._probes:
-            self._probes = {pictures: self.probe(pictures) for pictures in (True, False)}
 
     def _expect_more(self) -> None:
         """Count what is asked; nobody waits while the quick form is made."""
