@@ -4,8 +4,8 @@
 
 Expected on two quiet cores, with diptych[fast]: from a sentence to ten paths under 15 ms (median) among 10,000
 pictures, confidences included, and indexing at twice the bare model's pictures a second or more. The bare model is the
-encoder itself in float32, its pictures decoded and prepared; it is given the best of three ways to use the cores, and takes
-turns with indexing. Where the cores are not quiet, the time that was spent on them tells more than the clock: it is
+encoder itself in float32, its pictures decoded and prepared; it is given the best of three ways to use the cores, and
+takes turns with indexing. Where the cores are not quiet, the time spent on them tells more than the clock: it is
 printed beside. The entries are made-up vectors; the pictures to index are made-up JPEGs of 500 x 375 pixels, unless
 --images names others. One JSON object at the end.
 """

@@ -20,6 +20,7 @@ PICTURES = 64
 
 
 def main() -> None:
+    """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("data", nargs="+")

@@ -168,7 +168,7 @@ class Embedder:
         return vectors
 
     def hasten_pictures(self) -> None:
-        """Make ready for many pictures: half a second of work, after which each takes a fraction of its time.
+        """Make ready for many pictures: a second of work, after which each takes a fraction of its time.
 
         Where the model has no quick form, its runtime is missing, or the two do not agree, nothing changes.
         """
@@ -176,9 +176,10 @@ class Embedder:
             if "pictures" in self._hastened or not self.quick or self.matcher.takes_features:
                 return
             self._hastened.add("pictures")
-            self._keep_probes()
+            self.probe(True)  # which is kept, before anything is quick
             drawn = [self.prepare(image) for image in drawn_pictures()]
-            expected = self.embed_pixels(drawn, [image.size for image in drawn_pictures()]).vectors
+            side = (self.side, self.side)
+            expected = np.concatenate([self.embed_pixels([pixels], [side]).vectors for pixels in drawn])
             folder = matcher_folder(self.name)
             with torch.inference_mode():
                 self._quick_images = agreeing_images(self.matcher, folder, drawn, expected, self._image_vectors)
@@ -189,9 +190,10 @@ class Embedder:
             if "texts" in self._hastened or not self.quick:
                 return
             self._hastened.add("texts")
-            self._keep_probes()
+            self.probe(False)
             expected = np.concatenate([self.embed_texts([sentence]) for sentence in SENTENCES])
-            ids = [encode(self.matcher.tokenizer, [sentence]).ids for sentence in SENTENCES]
+            with self._tokenizing:
+                ids = [encode(self.matcher.tokenizer, [sentence]).ids for sentence in SENTENCES]
             with torch.inference_mode(), _one_core(True):
                 self._quick_texts = agreeing_texts(self.matcher, ids, expected, self._text_vectors)
 
@@ -218,12 +220,9 @@ class Embedder:
         if pictures in self._probes:
             return self._probes[pictures]
         vectors = self.embed_pictures([probe_picture()]) if pictures else self.embed_texts([PROBE_TEXT])
-        return base64.b64encode(vectors[0].astype("<f2").tobytes()).decode()
-
-    def _keep_probes(self) -> None:
-        """Before anything is quick."""
-        if not self._probes:
-            self._probes = {pictures: self.probe(pictures) for pictures in (True, False)}
+        probe = base64.b64encode(vectors[0].astype("<f2").tobytes()).decode()
+        self._probes = {**self._probes, pictures: probe}
+        return probe
 
     def _expect_more(self) -> None:
         """Count what is asked; nobody waits while the quick form is made."""
