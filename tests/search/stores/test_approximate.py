@@ -145,7 +145,7 @@ def test_a_store_takes_the_kind_that_it_remembers(store: SqliteStore, path: Path
     wanted = store.search(QUERIES, 5).hits
     for kind in KINDS:
         store.set_properties({APPROXIMATE: kind})
-        store.prepare()
+        store.prepare(QUERIES)
         loaded = Approximate.load(path, store.identity.split()[0])
         assert loaded is not None
         assert loaded.header.kind == kind
@@ -343,8 +343,8 @@ print(most - before)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not say what memory is whose")
 def test_preparing_and_searching_keep_to_the_memory(tmp_path: Path) -> None:
-    """A hundred and sixty megabytes of vectors, with 64 allowed; some is the libraries' own."""
-    place, allowed, own = tmp_path / "index.db", LEAST_MEMORY, 48 << 20
+    """A hundred and sixty megabytes of vectors, with 64 allowed; SQLite takes 32 for itself, and the libraries some."""
+    place, allowed, own = tmp_path / "index.db", LEAST_MEMORY, 64 << 20
     rng = np.random.default_rng(0)
     with closing(SqliteStore(place, Layout(1024))) as store:
         for start in range(0, 40_000, 4000):
