@@ -50,6 +50,17 @@ def ready() -> Vectors:
     return held(1500, 1, 20)
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, ready: Vectors) -> dict[Approximation, bytes]:
+    """A file of each kind."""
+    made: dict[Approximation, bytes] = {}
+    for kind in KINDS:
+        path = tmp_path_factory.mktemp("written") / kind
+        Approximate.build(path, ready, "store", VectorSettings(kind), QUERIES, floor=0.5)
+        made[kind] = path.read_bytes()
+    return made
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("size", "dim"), [(1, 20), (2, 13)])
 def test_every_kind_finds_what_an_exact_search_finds(path: Path, kind: Approximation, size: int, dim: int) -> None:
@@ -396,8 +407,7 @@ DAMAGES: list[Callable[[bytes], bytes]] = [
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", DAMAGES, ids=range(len(DAMAGES)))
 def test_a_file_that_is_not_whole_is_not_opened(
-    path: Path, kind: Approximation, damage: Callable[[bytes], bytes], ready: Vectors
+    path: Path, kind: Approximation, damage: Callable[[bytes], bytes], written: dict[Approximation, bytes]
 ) -> None:
-    Approximate.build(path, ready, "store", VectorSettings(kind), QUERIES, floor=0.5)
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(damage(written[kind]))
     assert Approximate.load(path, "store") is None
