@@ -50,6 +50,17 @@ def ready() -> Vectors:
     return held(1500, 1, 20)
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, ready: Vectors) -> dict[Approximation, bytes]:
+    """A file of each kind."""
+    made: dict[Approximation, bytes] = {}
+    for kind in KINDS:
+        path = tmp_path_factory.mktemp("written") / kind
+        Approximate.build(path, ready, "store", VectorSettings(kind), QUERIES, floor=0.5)
+        made[kind] = path.read_bytes()
+    return made
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("size", "dim"), [(1, 20), (2, 13)])
 def test_every_kind_finds_what_an_exact_search_finds(path: Path, kind: Approximation, size: int, dim: int) -> None:
@@ -145,7 +156,7 @@ def test_a_store_takes_the_kind_that_it_remembers(store: SqliteStore, path: Path
     wanted = store.search(QUERIES, 5).hits
     for kind in KINDS:
         store.set_properties({APPROXIMATE: kind})
-        store.prepare()
+        store.prepare(QUERIES)
         loaded = Approximate.load(path, store.identity.split()[0])
         assert loaded is not None
         assert loaded.header.kind == kind
@@ -343,8 +354,8 @@ print(most - before)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not say what memory is whose")
 def test_preparing_and_searching_keep_to_the_memory(tmp_path: Path) -> None:
-    """A hundred and sixty megabytes of vectors, with 64 allowed; some is the libraries' own."""
-    place, allowed, own = tmp_path / "index.db", LEAST_MEMORY, 48 << 20
+    """A hundred and sixty megabytes of vectors, with 64 allowed; SQLite takes 32 for itself, and the libraries some."""
+    place, allowed, own = tmp_path / "index.db", LEAST_MEMORY, 64 << 20
     rng = np.random.default_rng(0)
     with closing(SqliteStore(place, Layout(1024))) as store:
         for start in range(0, 40_000, 4000):
@@ -396,8 +407,7 @@ DAMAGES: list[Callable[[bytes], bytes]] = [
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", DAMAGES, ids=range(len(DAMAGES)))
 def test_a_file_that_is_not_whole_is_not_opened(
-    path: Path, kind: Approximation, damage: Callable[[bytes], bytes], ready: Vectors
+    path: Path, kind: Approximation, damage: Callable[[bytes], bytes], written: dict[Approximation, bytes]
 ) -> None:
-    Approximate.build(path, ready, "store", VectorSettings(kind), QUERIES, floor=0.5)
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(damage(written[kind]))
     assert Approximate.load(path, "store") is None

@@ -22,7 +22,7 @@ from diptych.search.stores.store import Layout, are_units
 from diptych.search.stores.vector_cache import CacheHeader, read_cache, write_cache
 from diptych.search.stores.vectors import BLOCK_BYTES, BestRows, Vectors, is_mapped
 
-BYTES_AT_ONCE = 16 << 20
+BYTES_AT_ONCE = 4 << 20
 # A store with fewer entries is read in no time without a cache.
 CACHE_FROM = 5_000
 # The caches are made again when so much of what they hold, or do not hold, has changed; for the vectors also in
