@@ -141,6 +141,14 @@ def test_a_trial_that_fails_is_told_and_the_next_one_runs(splits: Splits, tmp_pa
     assert end.left == ()
 
 
+def test_a_record_says_what_was_changed_of_the_recipe(splits: Splits, tmp_path: Path) -> None:
+    one = entry(tmp_path)
+    changed = replace(one.trial, recipe=replace(one.trial.recipe, changed=("training.epochs",)))
+    one = replace(one, trial=changed)
+    run_series([one], tmp_path / "results", splits, "cpu", fold=FOLD)
+    assert "training.epochs was changed of the recipe" in record(tmp_path, one).notes
+
+
 def test_a_damaged_record_names_its_field(splits: Splits, tmp_path: Path) -> None:
     one = entry(tmp_path)
     run_series([one], tmp_path / "results", splits, "cpu", fold=FOLD)

@@ -162,7 +162,11 @@ def _run(
         score_bytes=_most_memory(place, before),
         commit=commit(),
         versions=versions(),
-        notes=tuple(note for each in judged.evaluations for note in each.notes) + judged.notes,
+        notes=(
+            *(note for each in judged.evaluations for note in each.notes),
+            *judged.notes,
+            *(f"{key} was changed of the recipe" for key in trial.recipe.changed),
+        ),
     )
 
 
