@@ -90,7 +90,7 @@ def test_recall_counts_what_an_exact_search_finds(
 
 
 def test_hits_and_calibration() -> None:
-    answers = [answer("a", "b", confidence=0.95), answer("x", "b", confidence=0.1), answer("y", confidence=0.92)]
+    answers = [answer("a", "b", confidence=0.98), answer("x", "b", confidence=0.1), answer("y", confidence=0.96)]
     assert hit_rates(answers, ["a", "b", "z"]) == {
         "r@1": pytest.approx(1 / 3),
         "r@5": pytest.approx(2 / 3),
