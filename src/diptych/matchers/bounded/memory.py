@@ -14,7 +14,7 @@ from diptych.matchers.kept import Kept
 
 # Working memory that a block is planned with at most: on a CPU what stays near its caches, where larger ones gain
 # nothing; on a GPU what keeps every core busy (benchmarks/scoring.py --work tries others).
-ENOUGH = {"cpu": 32 << 20, "cuda": 4 << 30}
+ENOUGH = {"cpu": 16 << 20, "cuda": 4 << 30}
 # Scores of one block, which may also lie in main memory while they are ranked.
 MOST_PAIRS = 1 << 24
 # Of a device that cannot say what is free.
