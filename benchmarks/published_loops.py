@@ -1,7 +1,8 @@
 """How the published models score all pairs, written from their papers' formulas: what ours is measured beside.
 
-All three take one sentence at a time, repeat it for a shard of pictures, and compute everything that the pair's score is
-made of for each of these pairs. Sentences are cut to their own length, so no padding is computed here either.
+All three take one sentence at a time, repeat it for a shard of pictures, and compute all that the score of a pair is
+made of for each of these pairs; i0 and c0 of MMCA, which are of one side alone, are taken as kept. Sentences are cut to
+their own length, so no padding is computed here either.
 """
 
 import math

@@ -49,7 +49,7 @@ class TextCNN(nn.Module):
         return self._finish(torch.cat(pooled, -1))
 
     def in_place(self, words: Tensor, pads: Tensor | None) -> Tensor:
-        """As `forward`, of words (k, n, inputs) whose positions come first, in float32 and without gradient: (n, outputs).
+        """As `forward`, in float32 and without gradient: words (k, n, inputs), their positions first -> (n, outputs).
 
         pads: (k, n), True at padding, which `words` is overwritten at; None where there is none
         The words that a window sees besides its first are n rows further, so each is one product, added in place. Bias

@@ -23,6 +23,11 @@ def kept(*local: int) -> Any:
     return field(metadata={"local": local})
 
 
+def all_real(mask: Tensor) -> bool:
+    """Whether it is known that nothing is padding; a GPU is not asked, for everything would wait for its answer."""
+    return mask.device.type == "cpu" and bool(mask.all())
+
+
 @dataclass(frozen=True)
 class Kept:
     """n items, each with up to k vectors.

@@ -12,6 +12,7 @@ from torch import Tensor
 from diptych.encoders.convolutions import TextCNN
 from diptych.encoders.encoded import l2
 from diptych.encoders.transformer_unit import TransformerUnit
+from diptych.matchers.kept import all_real
 
 if TYPE_CHECKING:
     from diptych.matchers.mmca import MMCAKept
@@ -32,11 +33,6 @@ def cross_scores(unit: TransformerUnit, cnn: TextCNN, images: "MMCAKept", texts:
     pads = None if all_real(texts.mask) else ~texts.mask.T.unsqueeze(-1).expand(k, m, n).reshape(k, m * n)
     c1 = cnn.in_place(words.view(k, m * n, d), pads).view(m, n, -1)
     return (i1 * c1.transpose(0, 1)).sum(-1)
-
-
-def all_real(mask: Tensor) -> bool:
-    """Whether it is known that nothing is padding; a GPU is not asked, for everything would wait for its answer."""
-    return mask.device.type == "cpu" and bool(mask.all())
 
 
 def _after_unit(unit: TransformerUnit, rows: "MMCAKept", others: "MMCAKept") -> Tensor:
