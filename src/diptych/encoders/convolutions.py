@@ -59,7 +59,7 @@ class TextCNN(nn.Module):
         if pads is not None:
             words.masked_fill_(pads.unsqueeze(-1), 0)
         rows = words.view(k * n, inputs)
-        weights = [convolution.weight for convolution in self.convolutions]
+        weights = [convolution.get_parameter("weight") for convolution in self.convolutions]
         filters = len(weights[0])
         found = rows @ torch.cat([weight[:, :, 0] for weight in weights]).T
         for step in range(1, min(max(WIDTHS), k)):
@@ -68,7 +68,7 @@ class TextCNN(nn.Module):
         found = found.view(k, n, -1)
         if pads is not None:
             found.masked_fill_(pads.unsqueeze(-1), torch.finfo(found.dtype).min)
-        bias = torch.cat([convolution.bias for convolution in self.convolutions])
+        bias = torch.cat([convolution.get_parameter("bias") for convolution in self.convolutions])
         return self._finish(found.amax(0).add_(bias).relu_())
 
     def _finish(self, pooled: Tensor) -> Tensor:
