@@ -1,11 +1,11 @@
 """Scores of all pairs: pairs a second and peak memory, with random pictures and sentences of real size.
 
-    python benchmarks/scoring.py                              SCAN beside its authors' loop, on this CPU
+    python benchmarks/scoring.py                              SCAN beside the published loop, on this CPU
     python benchmarks/scoring.py --device cuda --dtype bfloat16
     python benchmarks/scoring.py --matcher camp --device cuda --dtype bfloat16 --memory 24GiB
 
-SCAN runs twice in one process on the same vectors: as its authors wrote it (a loop over sentences that forms the
-attended context of every word) and as it is scored here (Gram form, in blocks). Every matcher runs at its paper's
+SCAN, CAMP and MMCA run twice in one process on the same vectors: as they were published (a loop over sentences, see
+published_loops.py) and as they are scored here. Every matcher runs at its paper's
 dimensions with 36 regions and sentences of 20 to 50 words unless told otherwise. With `--memory` on a GPU, PyTorch may
 take no more than that in all, weights and vectors included, as if the card had no more. One JSON object at the end.
 """
@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from diptych.common.config import Tree, override
 from diptych.data.batches import LocalFeatures, Tokens
@@ -31,9 +30,9 @@ from diptych.matchers.bounded import memory as scoring_memory
 from diptych.matchers.bounded.memory import read_bytes
 from diptych.matchers.catalog import MATCHERS, build_matcher, parse_matcher_config
 from diptych.matchers.kept import Kept
-from diptych.matchers.scan import SCAN
-from diptych.scoring.blocks import score_blocks
+from diptych.scoring.blocks import score_all
 from diptych.scoring.candidates import score_candidates
+from published_loops import has_loop, published_loop
 
 VOCABULARY = 8000
 
@@ -51,7 +50,7 @@ def main() -> None:
         torch.cuda.set_per_process_memory_fraction(min(1.0, limit / torch.cuda.mem_get_info(device)[1]))
     dtype: torch.dtype = getattr(torch, args.dtype)
     matcher = random_matcher(args.matcher, args.set).to(device).eval()
-    images, texts = random_sides(matcher, args)
+    images, texts = random_sides(matcher, args.images, args.texts, args.regions, args.words)
     free = None if limit is None else limit - allocated(device)
     print(
         f"{args.matcher}: {len(images):,} pictures of {args.regions} regions, {len(texts):,} sentences of {args.words} "
@@ -61,10 +60,10 @@ def main() -> None:
     results: Tree = {}
 
     def ours() -> Tensor:
-        return gather(matcher, images, texts, memory=free, dtype=dtype)
+        return score_all(matcher, images, texts, memory=free, dtype=dtype)
 
     # A first, small run takes the libraries' own start out of the time.
-    gather(matcher, images[:2], texts[:32], memory=free, dtype=dtype)
+    score_all(matcher, images[:2], texts[:32], memory=free, dtype=dtype)
     scores, results["blocked"] = measure("blocked", ours, device, len(images) * len(texts))
     if args.candidates:
         chosen = torch.randint(len(images), (len(texts), args.candidates))
@@ -74,14 +73,14 @@ def main() -> None:
 
         found, results["candidates"] = measure("candidates", ragged, device, chosen.numel())
         results["candidates"]["difference"] = float((found - scores.T.gather(1, chosen)).abs().max())
-    if isinstance(matcher, SCAN) and not args.no_plain:
+    if has_loop(matcher) and not args.no_plain:
 
         def plain() -> Tensor:
             with matcher.inference(), torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-                return authors_loop(matcher, images, texts)
+                return published_loop(matcher, images, texts)
 
-        theirs, results["authors' loop"] = measure("authors' loop", plain, device, len(images) * len(texts))
-        results["times faster"] = results["blocked"]["pairs/s"] / results["authors' loop"]["pairs/s"]
+        theirs, results["published loop"] = measure("published loop", plain, device, len(images) * len(texts))
+        results["times faster"] = results["blocked"]["pairs/s"] / results["published loop"]["pairs/s"]
         results["difference"] = float((scores - theirs).abs().max())
         print(
             f"{results['times faster']:.2f} times faster; largest difference {results['difference']:.1e}",
@@ -103,7 +102,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--memory", help="such as 24GiB; all that is free without it")
     parser.add_argument("--work", help="working memory of one call, to find how much is enough")
     parser.add_argument("--candidates", type=int, default=0, help="also score so many random pictures a sentence")
-    parser.add_argument("--no-plain", action="store_true", help="leave the authors' loop out")
+    parser.add_argument("--no-plain", action="store_true", help="leave the published loop out")
     parser.add_argument("--threads", type=int)
     args = parser.parse_args()
     large = not args.device.startswith("cpu")
@@ -120,47 +119,14 @@ def random_matcher(kind: str, assignments: list[str]) -> Matcher:
     return build_matcher(config, WordTokenizer(Vocabulary([*SPECIAL, *words])))
 
 
-def random_sides(matcher: Matcher, args: argparse.Namespace) -> tuple[Kept, Kept]:
-    """What the matcher keeps of random features and random words, on its device."""
-    shortest, longest = (int(x) for x in args.words.split("-"))
-    lengths = torch.randint(shortest, longest + 1, (args.texts, 1))
-    tokens = Tokens(torch.randint(len(SPECIAL), VOCABULARY, (args.texts, longest)), torch.arange(longest) < lengths)
-    features = torch.randn(args.images, args.regions, matcher.config.image.feature_dim)
-    pictures = LocalFeatures(features, torch.ones(args.images, args.regions, dtype=torch.bool))
+def random_sides(matcher: Matcher, images: int, texts: int, regions: int, words: str) -> tuple[Kept, Kept]:
+    """What the matcher keeps of random features and random words, on its device; `words` such as 8-20."""
+    shortest, longest = (int(x) for x in words.split("-"))
+    lengths = torch.randint(shortest, longest + 1, (texts, 1))
+    tokens = Tokens(torch.randint(len(SPECIAL), VOCABULARY, (texts, longest)), torch.arange(longest) < lengths)
+    features = torch.randn(images, regions, matcher.config.image.feature_dim)
+    pictures = LocalFeatures(features, torch.ones(images, regions, dtype=torch.bool))
     return matcher.encode_images(pictures), matcher.encode_texts(tokens)
-
-
-def gather(matcher: Matcher, images: Kept, texts: Kept, memory: int | None, dtype: torch.dtype) -> Tensor:
-    """All blocks in one matrix."""
-    scores = torch.empty(len(images), len(texts))
-    for block in score_blocks(matcher, images, texts, memory=memory, dtype=dtype):
-        scores[block.images, block.texts] = block.scores
-    return scores
-
-
-def authors_loop(matcher: SCAN, images: Kept, texts: Kept, shard: int = 128) -> Tensor:
-    """SCAN as its authors evaluate it: pictures in shards of 128, and for each sentence every context formed.
-
-    Sentences are cut to their own length, so no padding is computed here either.
-    """
-    t2i = matcher.config.direction == "t2i"
-    rows = []
-    for start in range(0, len(images), shard):
-        pictures = images.vectors[start : start + shard]
-        columns = []
-        for sentence, length in zip(texts.vectors, texts.lengths.tolist(), strict=True):
-            words = sentence[:length].expand(len(pictures), -1, -1).contiguous()
-            queries, attended = (words, pictures) if t2i else (pictures, words)
-            affinities = F.leaky_relu(attended @ queries.transpose(1, 2), 0.1)
-            affinities = affinities / (affinities.norm(dim=2, keepdim=True) + 1e-8)
-            weights = (affinities.transpose(1, 2) * matcher.softmax_lambda).softmax(-1)
-            cosines = F.cosine_similarity(queries, weights @ attended, dim=2)
-            if matcher.config.aggregation == "lse":
-                columns.append((cosines * matcher.lse_lambda).exp().sum(1).log() / matcher.lse_lambda)
-            else:
-                columns.append(cosines.mean(1))
-        rows.append(torch.stack(columns, 1).float().cpu())
-    return torch.cat(rows)
 
 
 def measure(name: str, call: Callable[[], Tensor], device: torch.device, pairs: int) -> tuple[Tensor, dict[str, Any]]:

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from diptych.common.errors import DiptychError
 from diptych.evaluation import ranks as ranks_module
 from diptych.evaluation.positives import Positives
 from diptych.evaluation.ranks import Ranks, count_ranks, count_true
-from diptych.evaluation.sources import EmbeddingSource, MatrixSource, ScoreSource, Strip, block_source
+from diptych.evaluation.sources import EmbeddingSource, MatrixSource, ScoreBlock, ScoreSource, Strip, block_source
 from tests.evaluation import naive
 
 
@@ -61,6 +63,36 @@ def test_counted_ranks_are_those_of_the_loop(case: tuple[np.ndarray, naive.Pairs
     i2t, t2i = count_ranks(MatrixSource(scores), right, every=every)
     assert as_lists(i2t) == naive.ranks(scores, pairs, 0, every)
     assert as_lists(t2i) == naive.ranks(scores, pairs, 1, every)
+
+
+class Near(MatrixSource):
+    """A matrix that is counted where it lies, as on a GPU."""
+
+    def near(self) -> torch.Tensor:
+        return torch.as_tensor(self.scores)
+
+    def blocks(self) -> Iterator[ScoreBlock]:
+        raise AssertionError("it is at hand as a whole")
+
+
+@given(cases(), cases(), st.booleans(), st.sampled_from([1, 10, 1 << 26]))
+def test_a_matrix_counted_where_it_lies_gives_the_ranks_of_the_loop(
+    case: tuple[np.ndarray, naive.Pairs], other: tuple[np.ndarray, naive.Pairs], every: bool, counted: int
+) -> None:
+    scores, pairs = case
+    for_texts = {(i % scores.shape[0], j % scores.shape[1]) for i, j in other[1]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks_module, "COUNTED", counted)
+        i2t, t2i = count_ranks(Near(scores), positives(pairs, scores.shape), positives(for_texts, scores.shape), every)
+    assert as_lists(i2t) == naive.ranks(scores, pairs, 0, every)
+    assert as_lists(t2i) == naive.ranks(scores, for_texts, 1, every)
+
+
+def test_a_matrix_counted_where_it_lies_must_be_finite() -> None:
+    scores = np.eye(3, dtype=np.float32)
+    scores[1, 2] = np.nan
+    with pytest.raises(DiptychError, match="image 1 with sentence 2 is nan"):
+        count_ranks(Near(scores), positives({(0, 0)}, scores.shape))
 
 
 @given(cases(), cases(), st.integers(0, 99), st.booleans())

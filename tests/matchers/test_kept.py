@@ -90,6 +90,13 @@ def test_real_vectors_are_never_cut_off() -> None:
         rich([1, 2]).resize(1)
 
 
+def test_extents_reach_to_the_last_real_vector() -> None:
+    mask = torch.tensor([[True, False, True, False], [False] * 4, [True] * 4])
+    kept = Kept(torch.randn(3, 4, 2), mask)
+    assert kept.extents.tolist() == [3, 1, 4]
+    assert kept[[0, 1]].cut(3).mask.tolist() == [[True, False, True], [False] * 3]
+
+
 def test_parts_of_different_sizes_are_put_together() -> None:
     parts = [rich([1, 2]), rich([4]), rich([3, 1, 1])]
     whole = Rich.cat(parts)

@@ -134,6 +134,22 @@ def test_scores_and_gradients_are_those_of_the_loop(name: str, tiny_bert: str) -
         torch.testing.assert_close(g, e, atol=1e-5, rtol=1e-3, msg=lambda m, name=parameter: f"{name}: {m}")
 
 
+@pytest.mark.parametrize("sharp", [1.0, 30.0])
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_without_gradients_scores_are_the_same(name: str, sharp: float, tiny_bert: str) -> None:
+    matcher = build(CASES[name], tiny_bert)
+    if matcher.cross_unit is not None:
+        with torch.no_grad():
+            matcher.cross_unit.query.weight.mul_(sharp)
+    with torch.no_grad():
+        images, texts = inputs.kept_images(matcher, extra=2), inputs.kept_texts(matcher, extra=3)
+        # Ragged sides, sides without padding, one item each.
+        for seen, told in ((images, texts), (images[[1]].trim(), texts[[2]].trim()), (images[[2]], texts)):
+            with torch.enable_grad():
+                expected = matcher.score(seen, told).detach()
+            torch.testing.assert_close(matcher.score(seen, told), expected, **CLOSE)
+
+
 @pytest.mark.parametrize("name", sorted(PADS))
 def test_convolutions_that_see_pads_give_scores_that_move_with_them(name: str, tiny_bert: str) -> None:
     matcher = build(PADS[name], tiny_bert)

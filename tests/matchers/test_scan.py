@@ -114,6 +114,22 @@ def test_any_ragged_block_equals_the_plain_form(regions: list[int], words: list[
     torch.testing.assert_close(matcher.score(images, texts), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+def test_without_gradients_scores_are_the_same(name: str) -> None:
+    matcher = scan(CASES[name])
+    with torch.no_grad():
+        images, texts = inputs.kept_images(matcher, extra=2), inputs.kept_texts(matcher, extra=3)
+    for seen, told in ((images, texts), (images[[1]].trim(), texts[[2]].trim())):
+        before = seen.vectors.clone(), told.vectors.clone()
+        expected = matcher.score(seen, told)
+        with torch.no_grad():
+            torch.testing.assert_close(matcher.score(seen, told), expected)
+            aligned = matcher.score_pairs(seen[[0, 0]], told[[0, 0]])
+        torch.testing.assert_close(aligned, expected[0, 0].expand(2))
+        assert torch.equal(seen.vectors, before[0])
+        assert torch.equal(told.vectors, before[1])
+
+
 def kept(items: list[Tensor], attended: bool) -> Kept:
     longest = max(len(x) for x in items)
     vectors = torch.zeros(len(items), longest, items[0].shape[1])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -152,6 +153,40 @@ def test_between_blocks_gradients_and_modes_are_the_callers(scan: Matcher) -> No
         assert not torch.is_inference_mode_enabled()
         assert not torch.is_autocast_enabled("cpu")
         block.scores.mul_(2)
+
+
+class Watched(Tensor):
+    """Scores that note when one of them is looked at, or copied elsewhere: on a GPU everything would wait for it."""
+
+    looks: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", str(func))
+        place = [*args[1:], *(kwargs or {}).values()]
+        if name in ("cpu", "item", "tolist", "numpy", "nonzero", "__bool__", "__int__", "__float__") or (
+            name == "to" and any(isinstance(x, str | torch.device) for x in place)
+        ):
+            cls.looks.append(name)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_blocks_do_not_wait_for_their_scores(scan: Matcher, ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = torch.tensor([3, 6, 2, 1, 6]) if ragged else torch.full((5,), 6)
+    monkeypatch.setattr(groups, "WORTHWHILE", 1)
+    images, texts = random_side(counts, 6, gram=True), random_side(torch.arange(1, 11), 10)
+    score = scan.score
+    monkeypatch.setattr(scan, "score", lambda a, b: score(a, b).as_subclass(Watched))
+    Watched.looks.clear()
+    blocks = list(score_blocks(scan, images, texts, memory=20_000))
+    assert len(blocks) > 4
+    assert all(isinstance(block.scores, Watched) for block in blocks)
+    assert Watched.looks == []
+    blocks[0].scores.sum().item()  # it would have been noted
+    assert Watched.looks == ["item"]
 
 
 def test_no_pictures_or_no_sentences_give_no_blocks(scan: Matcher) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from diptych.common.errors import DiptychError
 from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
-from diptych.scoring.top_k import top_k
+from diptych.scoring.top_k import top_k, top_k_both
 
 Side = Literal["texts", "images"]
 
@@ -54,6 +54,29 @@ def test_equals_sorting_the_whole_matrix_ties_included(
     expected = sorted_whole(scores if query == "images" else scores.T, k)
     torch.testing.assert_close(positions, expected[1], atol=0, rtol=0)
     torch.testing.assert_close(found, expected[0], atol=0, rtol=0)
+    other = data.draw(st.integers(1, 10))
+    both = top_k_both(*table(scores), k, other, memory=memory)
+    for ways, rows, count in zip(both, (scores.T, scores), (k, other), strict=True):
+        expected = sorted_whole(rows, count)
+        torch.testing.assert_close(ways[1], expected[1], atol=0, rtol=0)
+        torch.testing.assert_close(ways[0], expected[0], atol=0, rtol=0)
+
+
+def test_both_ways_score_every_pair_once(
+    table: Callable[[Tensor], tuple[Matcher, Kept, Kept]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher, images, texts = table(torch.randn(7, 11))
+    pairs = 0
+    score = matcher.score
+
+    def counted(a: Kept, b: Kept) -> Tensor:
+        nonlocal pairs
+        pairs += len(a) * len(b)
+        return score(a, b)
+
+    monkeypatch.setattr(matcher, "score", counted)
+    top_k_both(matcher, images, texts, 3, 2, memory=300)
+    assert pairs == 7 * 11
 
 
 def test_finds_the_best_of_every_matcher(matcher: Matcher, sides: tuple[Kept, Kept], whole: Tensor) -> None:
@@ -69,3 +92,5 @@ def test_wrong_arguments_are_named(table: Callable[[Tensor], tuple[Matcher, Kept
         top_k(*given_table, 0, "texts")
     with pytest.raises(DiptychError, match="query: expected 'texts' or 'images'"):
         top_k(*given_table, 1, "text")  # type: ignore[arg-type]
+    with pytest.raises(DiptychError, match="k: expected at least 1, got 0"):
+        top_k_both(*given_table, 1, 0)

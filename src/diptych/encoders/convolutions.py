@@ -46,5 +46,31 @@ class TextCNN(nn.Module):
             p = convolution(F.pad(x, (0, width - 1))).relu()
             # After the ReLU nothing lies below 0, so a pad at 0 is never the largest.
             pooled.append((p if self.convolve_pads else p * real).amax(-1))
-        out: Tensor = self.fc(torch.cat(pooled, -1))
+        return self._finish(torch.cat(pooled, -1))
+
+    def in_place(self, words: Tensor, pads: Tensor | None) -> Tensor:
+        """As `forward`, in float32 and without gradient: words (k, n, inputs), their positions first -> (n, outputs).
+
+        pads: (k, n), True at padding, which `words` is overwritten at; None where there is none
+        The words that a window sees besides its first are n rows further, so each is one product, added in place. Bias
+        and ReLU come after the maximum, which they do not change.
+        """
+        k, n, inputs = words.shape
+        if pads is not None:
+            words.masked_fill_(pads.unsqueeze(-1), 0)
+        rows = words.view(k * n, inputs)
+        weights = [convolution.get_parameter("weight") for convolution in self.convolutions]
+        filters = len(weights[0])
+        found = rows @ torch.cat([weight[:, :, 0] for weight in weights]).T
+        for step in range(1, min(max(WIDTHS), k)):
+            further = torch.cat([weight[:, :, step] for weight in weights[step:]])
+            found[: -step * n, step * filters :].addmm_(rows[step * n :], further.T)
+        found = found.view(k, n, -1)
+        if pads is not None:
+            found.masked_fill_(pads.unsqueeze(-1), torch.finfo(found.dtype).min)
+        bias = torch.cat([convolution.get_parameter("bias") for convolution in self.convolutions])
+        return self._finish(found.amax(0).add_(bias).relu_())
+
+    def _finish(self, pooled: Tensor) -> Tensor:
+        out: Tensor = self.fc(pooled)
         return l2(out) if self.norm is None else self.norm(out)

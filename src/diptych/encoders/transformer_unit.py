@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from diptych.encoders.images import xavier_linear
 
@@ -57,6 +58,19 @@ class TransformerUnit(nn.Module):
         y = self.norm1(x + self.output(attended))
         out: Tensor = self.norm2(y + self.fc2(self.fc1(y).relu_()))
         return out
+
+    def finish_in_place(self, x: Tensor, attended: Tensor) -> Tensor:
+        """As `finish`, in float32 and without gradient; x (..., k, d) need only broadcast to what was attended to.
+
+        The second Linear is added to y where y lies. Its bias is part of y from the start, and the first Linear's bias
+        is less by what that changes.
+        """
+        d = (attended.shape[-1],)
+        s = self.output(attended).add_(x)
+        y = F.layer_norm(s, d, self.norm1.weight, self.norm1.bias + self.fc2.bias, self.norm1.eps).view(-1, *d)
+        h = F.linear(y, self.fc1.weight, self.fc1.bias - self.fc1.weight @ self.fc2.bias).relu_()
+        y.addmm_(h, self.fc2.weight.T)
+        return F.layer_norm(y, d, self.norm2.weight, self.norm2.bias, self.norm2.eps).view(attended.shape)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(n, k, d) and (n, k) -> (n, k, d)."""

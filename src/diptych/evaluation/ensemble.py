@@ -39,7 +39,8 @@ class EnsembleSource:
         total = torch.zeros(stop - start, self.shape[1])
         for member in self.members:
             for block in member.rows(start, stop):
-                total[block.images.start - start : block.images.stop - start, block.texts] += block.scores.float()
+                run = slice(block.images.start - start, block.images.stop - start)
+                total[run, block.texts] += block.scores.float().cpu()
         yield Strip(slice(start, stop), torch.arange(self.shape[1]), total / len(self.members))
 
     def pairs(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray | None:
@@ -47,6 +48,9 @@ class EnsembleSource:
         each = [member.pairs(images, texts) for member in self.members]
         known = [scores for scores in each if scores is not None]
         return np.mean(known, axis=0) if len(known) == len(each) else None
+
+    def near(self) -> None:
+        """Nowhere as a whole: the members may be on different devices."""
 
     def part(self, images: np.ndarray, texts: np.ndarray) -> "EnsembleSource":
         """Fewer pictures and sentences."""

@@ -4,6 +4,8 @@ The rank of a right pair is known only against its own score, which sits in some
 is computed apart first, to within rounding. A score clearly above that guess counts at once; the few that lie within
 rounding of it are set aside, and settled when the blocks have shown the pair's own score. Every score is computed
 once, and the ranks are exactly those of the matrix that the blocks make up.
+
+A matrix that lies whole on a GPU is counted there: its right pairs' own scores are at hand.
 """
 
 from collections.abc import Sequence
@@ -11,14 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.evaluation.positives import Positives
-from diptych.evaluation.sources import ScoreBlock, ScoreSource
+from diptych.evaluation.sources import ScoreBlock, ScoreSource, Strip
 
 ABSOLUTE = 0.2  # of the tolerance: what is allowed to scores near 0
 CACHED = 1 << 20  # scores that are counted at once
+COUNTED = 1 << 26  # the same on a GPU
 SPARSE = 32  # one score in so many: below it, looking at each is faster than a second pass over all
 ASIDE_LIMIT = 16_000_000  # scores set aside, 12 bytes each
 
@@ -63,6 +67,9 @@ def count_ranks(
     every: rank every right answer, not only the best one of each query
     """
     sets = [i2t] if t2i is None or t2i is i2t else [i2t, t2i]
+    near = source.near()
+    if near is not None:
+        return _near_ranks(near, sets, every)
     seen = [_Seen(positives, source.shape) for positives in sets]
     guesses = [source.pairs(positives.images, positives.texts) for positives in sets]
     known = [guess for guess in guesses if guess is not None]
@@ -78,6 +85,31 @@ def count_ranks(
     return sides[0].ranks(seen[0].scores), sides[1].ranks(seen[-1].scores)
 
 
+def _near_ranks(scores: Tensor, sets: list[Positives], every: bool) -> tuple[Ranks, Ranks]:
+    """Ranks in a whole matrix (pictures, sentences), counted where it lies; only the counts come back."""
+    check_finite(Strip(slice(0, len(scores)), torch.arange(scores.shape[1]), scores))
+    own = [scores[torch.from_numpy(s.images), torch.from_numpy(s.texts)].cpu().double().numpy() for s in sets]
+    sides = _sides(sets, own, every, 0.0)
+    for side in sides:
+        side.above, side.equal = count_lines(scores if side.axis == 0 else scores.T, side.query, side.level)
+    return sides[0].ranks(own[0]), sides[1].ranks(own[-1])
+
+
+def count_lines(lines: Tensor, query: np.ndarray, level: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many numbers of line query[i] of a matrix are greater than level[i], and how many equal: two of (queries,).
+
+    Lines are picked and counted some at a time, on the matrix's own device, which is waited for once.
+    """
+    at, levels = torch.from_numpy(query).to(lines.device), torch.from_numpy(level).to(lines)
+    counts = []
+    step = max(1, COUNTED // lines.shape[1])
+    for start in range(0, len(query), step):
+        part, beside = lines[at[start : start + step]], levels[start : start + step].unsqueeze(1)
+        counts.append(torch.stack(((part > beside).sum(1), (part == beside).sum(1))))
+    above, equal = torch.cat(counts, 1).cpu().numpy()
+    return above, equal
+
+
 def _sides(sets: list[Positives], scores: list[np.ndarray], every: bool, tolerance: float) -> "list[_Side]":
     # The last set is the first one where both directions share it.
     return [_Side(sets[-axis], axis, scores[-axis], every, tolerance) for axis in (0, 1)]
@@ -90,7 +122,7 @@ def _go_through(source: ScoreSource, seen: "Sequence[_Seen]", sides: "Sequence[_
         both = pool.map if source.shape[0] * source.shape[1] > CACHED else map
         for block in source.blocks():
             check_finite(block)
-            scores, texts = block.scores.numpy(), block.texts.numpy()
+            scores, texts = block.scores.cpu().numpy(), block.texts.numpy()
             images = np.arange(block.images.start, block.images.stop)
             cells += scores.size
             for s in seen:

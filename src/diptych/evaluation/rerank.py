@@ -23,11 +23,10 @@ from diptych.evaluation.ranks import Ranks
 from diptych.evaluation.result import Evaluation
 from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
-from diptych.scoring import score_candidates, top_k
+from diptych.scoring import score_candidates, top_k_both
 from diptych.scoring.fusion import Fusion, fuse
 
 Side = Literal["images", "texts"]
-SIDES: tuple[Side, Side] = ("images", "texts")
 
 
 def evaluate_reranked(
@@ -53,7 +52,8 @@ def evaluate_reranked(
     kept = encode_collection(fast, collection, batch_size)
     encoded = time.perf_counter()
     first = evaluate_kept(fast, *kept, owners)
-    candidates = {query: _candidates(fast, *kept, depth, query) for query in SIDES}
+    for_texts, for_images = top_k_both(fast, *kept, *(math.ceil(depth * len(side)) for side in kept))
+    candidates: dict[Side, tuple[Tensor, Tensor]] = {"texts": for_texts, "images": for_images}
     ranked = time.perf_counter()
     images, texts = encode_collection(slow, collection, batch_size)
     slow_encoded = time.perf_counter()
@@ -87,12 +87,6 @@ def evaluate_reranked(
     per_query = rank_results(i2t, t2i, owners)
     per_query |= {"image_ids": np.array(image_ids), "sentence_ids": np.array(sentence_ids)}
     return Evaluation("all-pairs", figures, ranges, len(images), len(texts), per_query, data=collection.name)
-
-
-def _candidates(fast: Matcher, images: Kept, texts: Kept, depth: float, query: Side) -> tuple[Tensor, Tensor]:
-    """Scores and positions (q, k) of each query's best items by the fast matcher."""
-    items = len(texts) if query == "images" else len(images)
-    return top_k(fast, images, texts, math.ceil(depth * items), query)
 
 
 def reranked_ranks(first: Evaluation, direction: str, scores: Tensor, right: Tensor) -> Ranks:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.matchers.base import Matcher
+from diptych.matchers.bounded.memory import MemoryBudget
 from diptych.matchers.kept import Kept
 
 ROUNDING = 2e-5  # two ways of computing one float32 score differ by less, in parts of it
@@ -30,7 +31,7 @@ class ScoreBlock(Protocol):
 
     @property
     def scores(self) -> Tensor:
-        """(pictures, sentences), on the CPU."""
+        """(pictures, sentences)."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,9 @@ class ScoreSource(Protocol):
 
     def pairs(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray | None:
         """Scores of aligned pairs (pairs,), to within rounding; `None` where they cannot be had without a pass."""
+
+    def near(self) -> Tensor | None:
+        """The whole matrix on a GPU that computes it and has room for it, so that ranks are counted there."""
 
     def part(self, images: np.ndarray, texts: np.ndarray) -> "ScoreSource":
         """The scores of chosen pictures with chosen sentences, renumbered from 0."""
@@ -102,6 +106,11 @@ class MatrixSource:
         """The matrix's own numbers."""
         return as_floats(self.scores[images, texts]).numpy()
 
+    def near(self) -> Tensor | None:
+        """The matrix itself, where it is on a GPU."""
+        on_gpu = isinstance(self.scores, Tensor) and self.scores.device.type != "cpu"
+        return self.scores.detach() if on_gpu else None
+
     def part(self, images: np.ndarray, texts: np.ndarray) -> "MatrixSource":
         """A smaller matrix."""
         return MatrixSource(self.scores[images][:, texts])
@@ -144,6 +153,12 @@ class EmbeddingSource:
             i, j = torch.from_numpy(images[start : start + 512]), torch.from_numpy(texts[start : start + 512])
             parts.append((self.images[i.to(self.images.device)] * self.texts[j.to(self.texts.device)]).sum(1).cpu())
         return torch.cat(parts).numpy()
+
+    def near(self) -> Tensor | None:
+        """One product, where the vectors are on a GPU."""
+        device = self.images.device
+        fits = device.type != "cpu" and MemoryBudget(device).holds_matrix(*self.shape)
+        return self.images @ self.texts.T if fits else None
 
     def part(self, images: np.ndarray, texts: np.ndarray) -> "EmbeddingSource":
         """Fewer vectors."""
@@ -209,6 +224,14 @@ class MatcherSource:
         result[order] = scores.cpu().numpy()[row, place]
         return result
 
+    def near(self) -> Tensor | None:
+        """All blocks put together where they were computed."""
+        from diptych.scoring.blocks import score_all_near
+
+        if self.matcher.device.type == "cpu":
+            return None
+        return score_all_near(self.matcher, self.images, self.texts, memory=self.memory, progress=self.progress)
+
     def part(self, images: np.ndarray, texts: np.ndarray) -> "MatcherSource":
         """Fewer pictures and sentences."""
         rows = self.images[torch.from_numpy(images).to(self.images.device)]
@@ -236,6 +259,9 @@ class BlockSource:
     def pairs(self, images: np.ndarray, texts: np.ndarray) -> None:
         """Not without going through all blocks."""
 
+    def near(self) -> None:
+        """Nowhere as a whole."""
+
     def part(self, images: np.ndarray, texts: np.ndarray) -> ScoreSource:
         """The parts of the blocks that lie inside."""
         return BlockSource(_Inside(self, images, texts), (len(images), len(texts)))
@@ -259,7 +285,7 @@ class _Inside:
             cuts = np.flatnonzero((np.diff(inside) != 1) | (np.diff(rows[inside]) != 1)) + 1
             for run in np.split(inside, cuts) if len(inside) and len(keep) else []:
                 start = int(rows[run[0]])
-                scores = block.scores[int(run[0]) : int(run[-1]) + 1]
+                scores = block.scores.cpu()[int(run[0]) : int(run[-1]) + 1]
                 if len(keep) < len(columns):
                     scores = scores[:, torch.from_numpy(keep)]
                 yield Strip(slice(start, start + len(run)), texts, scores)
@@ -277,7 +303,7 @@ def block_source(blocks: Iterable[ScoreBlock], shape: tuple[int, int]) -> ScoreS
         return BlockSource(blocks, shape)
     matrix = torch.full(shape, torch.nan)
     for block in blocks:
-        matrix[block.images, block.texts] = block.scores.float()
+        matrix[block.images, block.texts] = block.scores.float().cpu()
     return MatrixSource(matrix)
 
 

@@ -201,14 +201,15 @@ class Matcher(nn.Module, ABC):
         >>> scores.requires_grad
         False
         """
-        modes = [(module, module.training) for module in self.modules()]
-        self.eval()
+        training = [module for module in self.modules() if module.training]
+        for module in training:
+            module.training = False
         try:
             with torch.inference_mode():
                 yield
         finally:
-            for module, mode in modes:
-                module.training = mode
+            for module in training:
+                module.training = True
 
     def encode_images(
         self,

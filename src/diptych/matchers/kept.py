@@ -23,6 +23,11 @@ def kept(*local: int) -> Any:
     return field(metadata={"local": local})
 
 
+def all_real(mask: Tensor) -> bool:
+    """Whether it is known that nothing is padding; a GPU is not asked, for everything would wait for its answer."""
+    return mask.device.type == "cpu" and bool(mask.all())
+
+
 @dataclass(frozen=True)
 class Kept:
     """n items, each with up to k vectors.
@@ -67,6 +72,16 @@ class Kept:
         tensor([1, 1, 1])
         """
         return self.mask.sum(1)
+
+    @property
+    def extents(self) -> Tensor:
+        """Vectors of each item up to its last real one, at least 1: (n,), in main memory.
+
+        >>> images.resize(4).extents
+        tensor([1, 1, 1])
+        """
+        places = torch.arange(1, self.mask.shape[1] + 1, device=self.mask.device)
+        return (self.mask * places).amax(1).clamp(min=1).cpu()
 
     @property
     def device(self) -> torch.device:
@@ -148,6 +163,14 @@ class Kept:
         """
         if k < self.mask.shape[1] and bool(self.mask[:, k:].any()):
             raise ValueError(f"cannot cut to {k} vectors: an item has more")
+        return self.cut(k)
+
+    def cut(self, k: int) -> Self:
+        """As `resize`, of items that are known to fit: nothing is looked at, so no device is waited for.
+
+        >>> images.resize(4).cut(1).mask.shape
+        torch.Size([3, 1])
+        """
         changed = {}
         for f in fields(self):
             tensor: Tensor = getattr(self, f.name)

@@ -22,6 +22,7 @@ from diptych.encoders.texts import TextConfig, TransformerConfig, TransformerEnc
 from diptych.encoders.transformer_unit import TransformerUnit
 from diptych.matchers.base import Layout, Matcher, Sides, View
 from diptych.matchers.kept import Kept, kept
+from diptych.matchers.mmca_pairs import cross_scores
 from diptych.matchers.view import of_pictures
 
 
@@ -179,13 +180,16 @@ class MMCA(Matcher):
     def _cross(self, images: MMCAKept, texts: MMCAKept, aligned: bool) -> Tensor:
         """i1.c1 of all pairs (n, m), or of aligned ones (n,)."""
         assert self.cross_unit is not None
+        cnn = self.cross_cnn or self.text_cnn
+        if not aligned and not cnn.convolve_pads and _plain_float32(images, texts):
+            return cross_scores(self.cross_unit, cnn, images, texts)
         regions = self._cross_side(images, texts, aligned, image_rows=True).vectors
         words = self._cross_side(texts, images, aligned, image_rows=False).vectors
         pairs = regions.shape[:-2]
         region_mask = _spread(images.mask, aligned, first=True).expand(*pairs, -1).flatten(0, -2)
         word_mask = _spread(texts.mask, aligned, first=False).expand(*pairs, -1).flatten(0, -2)
         i1 = l2(mean_pool(regions.flatten(0, -3), region_mask))
-        c1 = (self.cross_cnn or self.text_cnn)(words.flatten(0, -3), word_mask)
+        c1 = cnn(words.flatten(0, -3), word_mask)
         return (i1 * c1).sum(-1).view(pairs)
 
     def _cross_side(self, rows: MMCAKept, others: MMCAKept, aligned: bool, image_rows: bool) -> "_CrossSide":
@@ -266,6 +270,13 @@ def _own(side: Kept) -> MMCAKept:
     if not isinstance(side, MMCAKept):
         raise DiptychError("MMCA scores what its own keep_images and keep_texts gave")
     return side
+
+
+def _plain_float32(images: Kept, texts: Kept) -> bool:
+    """Whether nothing is differentiated and all products are in float32."""
+    vectors = images.vectors, texts.vectors
+    half = torch.is_autocast_enabled(images.device.type) or any(x.dtype != torch.float32 for x in vectors)
+    return not half and not torch.is_grad_enabled()
 
 
 def _spread(x: Tensor, aligned: bool, first: bool) -> Tensor:

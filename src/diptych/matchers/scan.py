@@ -19,7 +19,7 @@ from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig
 from diptych.encoders.texts import GRUConfig, TextConfig
 from diptych.matchers.base import Matcher, Sides, View
-from diptych.matchers.kept import Kept, kept
+from diptych.matchers.kept import Kept, all_real, kept
 
 SOFTMAX_LAMBDAS = {"t2i": 9.0, "i2t": 4.0}
 LSE_LAMBDAS = {"t2i": 6.0, "i2t": 5.0}
@@ -155,10 +155,10 @@ class SCAN(Matcher):
         affinities = at_least_float32(affinities)
         n, k, m, q = affinities.shape
         attention = self._attention(affinities, attended.mask, mask)
-        dots = (attention * affinities).sum(1)
+        dots = _times(affinities, attention).sum(1)
         del affinities
         flat = attention.view(n, k, m * q)
-        squares = (flat * torch.bmm(attended.gram.to(flat.dtype), flat)).sum(1).view(n, m, q)
+        squares = _times(torch.bmm(attended.gram.to(flat.dtype), flat), flat).sum(1).view(n, m, q)
         # Rounding may leave a tiny negative square, and the root has no slope at 0.
         lengths = squares.clamp(min=EPSILON**2).sqrt()
         return dots / (norms * lengths).clamp(min=EPSILON), attention
@@ -166,8 +166,9 @@ class SCAN(Matcher):
     def _attention(self, affinities: Tensor, mask: Tensor, queries: Tensor) -> Tensor:
         """Each attended vector's row made comparable over the queries, softmax over the attended ones."""
         rows = self._sharpened(affinities, queries)
-        # The lowest number in place of -∞: an item of padding alone then gets the context 0, not NaN.
-        rows = rows.masked_fill(~mask[:, :, None, None], torch.finfo(rows.dtype).min)
+        if not all_real(mask):
+            # The lowest number in place of -∞: an item of padding alone then gets the context 0, not NaN.
+            rows = rows.masked_fill(~mask[:, :, None, None], torch.finfo(rows.dtype).min)
         return rows.softmax(1)
 
     def _sharpened(self, rows: Tensor, queries: Tensor) -> Tensor:
@@ -177,12 +178,14 @@ class SCAN(Matcher):
             return (
                 rows.masked_fill(~queries.unsqueeze(1), torch.finfo(rows.dtype).min).softmax(-1) * self.softmax_lambda
             )
-        if norm.startswith("clipped"):
+        clipped = norm.startswith("clipped")
+        if clipped:
             rows = F.leaky_relu(rows, 0.1)
         if norm in ("clipped", "none"):
             return rows * self.softmax_lambda
         order = 2 if norm.endswith("l2") else 1
-        return rows * (self.softmax_lambda / (rows.norm(order, dim=-1, keepdim=True) + EPSILON))
+        factors = self.softmax_lambda / (rows.norm(order, dim=-1, keepdim=True) + EPSILON)
+        return _times(rows, factors) if clipped else rows * factors
 
     def _aggregate(self, cosines: Tensor, mask: Tensor) -> Tensor:
         """(n, m, q) and mask (n or 1, m, q) -> (n, m); 0 where there is nothing to aggregate."""
@@ -195,3 +198,8 @@ class SCAN(Matcher):
         scaled = scaled.masked_fill(~mask, torch.finfo(scaled.dtype).min)
         score = scaled.logsumexp(-1) / self.lse_lambda if how == "lse" else scaled.amax(-1)
         return score.masked_fill(~mask.any(-1), 0.0)
+
+
+def _times(x: Tensor, y: Tensor) -> Tensor:
+    """x * y; written over x, which is not needed any more, where there are no gradients."""
+    return x * y if torch.is_grad_enabled() else x.mul_(y)

@@ -22,8 +22,9 @@ class Block:
     """Scores of a run of pictures with some of the sentences.
 
     images: the run
-    texts: (t,) positions of the sentences, in any order
-    scores: (pictures of the run, t) float32, on the CPU
+    texts: (t,) positions of the sentences, in any order, in main memory
+    columns: (t,) the same, on the matcher's device
+    scores: (pictures of the run, t) float32, on the matcher's device
 
     >>> block = next(score_blocks(matcher, images, texts))
     >>> block.images, block.scores.shape
@@ -32,6 +33,7 @@ class Block:
 
     images: slice
     texts: Tensor
+    columns: Tensor
     scores: Tensor
 
 
@@ -47,6 +49,7 @@ def score_blocks(
     """Every pair once: runs of pictures in order, and for each run all sentences before the next run.
 
     What is kept may be on any device, or in a memory-mapped file; it goes to the matcher's device block by block.
+    Scores stay there: a GPU is waited for by whoever looks at them, not between blocks.
     memory: bytes that scoring may take there; without it, what is free
     dtype: bfloat16 or float16 compute large products so (autocast); float32 otherwise
     progress: what a progress bar says; without it there is none
@@ -56,9 +59,10 @@ def score_blocks(
     """
     check_dtype(dtype)
     budget = MemoryBudget(matcher.device, memory)
-    regions, words = images.lengths.cpu().clamp(min=1), texts.lengths.cpu().clamp(min=1)
     if len(images) == 0 or len(texts) == 0:
         return
+    device = matcher.device
+    regions, words = images.extents, texts.extents
     usual = budget.pairs(matcher.pair_floats(int(regions.max()), int(words.median())))
     rows = min(len(images), usual // min(len(texts), isqrt(usual)), budget.items(images))
 
@@ -66,25 +70,27 @@ def score_blocks(
         return min(budget.pairs(matcher.pair_floats(int(regions.max()), longest)) // rows, budget.items(texts))
 
     groups = like_lengths(words, most)
-    moved = move(texts, groups, matcher.device) if budget.holds(texts) else None
+    columns = [group.to(device) for group in groups]
+    moved = move(texts, groups, words, device) if budget.holds(texts) else None
     with progress_bar("pairs") if progress else nullcontext() as bar:
         task = bar.add_task(progress or "", total=len(images) * len(texts), note="") if bar else None
         start = 0
         while start < len(images):
             run = slice(start, min(start + rows, len(images)))
             alike = like_lengths(regions[run])
-            pieces = move(images, [run] if len(alike) == 1 else [which + start for which in alike], matcher.device)
+            # As they lie, where they are all alike; else back into their order after each block.
+            parts: list[Tensor | slice] = [run] if len(alike) == 1 else [which + start for which in alike]
+            order = None if len(alike) == 1 else torch.cat(alike).argsort().to(device, non_blocking=True)
+            pieces = move(images, parts, regions, device)
             if pieces is None and run.stop - run.start == 1:
-                raise DiptychError(f"memory ran out on {matcher.device} for what is kept of one picture")
+                raise DiptychError(f"memory ran out on {device} for what is kept of one picture")
             if pieces is None:
                 rows = (run.stop - run.start) // 2
                 continue
             for i, group in enumerate(groups):
-                part = moved[i] if moved is not None else part_of(texts, group)
-                scores = torch.empty(run.stop - run.start, len(group))
-                for which, piece in zip(alike, pieces, strict=True):
-                    scores[which] = score_matrix(matcher, piece, part, budget, dtype)
-                yield Block(run, group, scores)
+                part = moved[i] if moved is not None else part_of(texts, group, int(words[group].max()))
+                scores = torch.cat([score_matrix(matcher, piece, part, budget, dtype) for piece in pieces])
+                yield Block(run, group, columns[i], scores if order is None else scores[order])
                 if bar is not None and task is not None:
                     bar.advance(task, scores.numel())
             start = run.stop
@@ -104,7 +110,32 @@ def score_all(
     >>> score_all(matcher, images, texts).shape
     torch.Size([3, 3])
     """
+    scores = score_all_near(matcher, images, texts, memory=memory, dtype=dtype, progress=progress)
+    if scores is not None:
+        return scores.cpu()
     scores = torch.empty(len(images), len(texts))
     for block in score_blocks(matcher, images, texts, memory=memory, dtype=dtype, progress=progress):
-        scores[block.images, block.texts] = block.scores
+        scores[block.images, block.texts] = block.scores.cpu()
+    return scores
+
+
+def score_all_near(
+    matcher: Matcher,
+    images: Kept,
+    texts: Kept,
+    *,
+    memory: int | None = None,
+    dtype: torch.dtype | None = None,
+    progress: str | None = None,
+) -> Tensor | None:
+    """The whole matrix (n, m), float32 on the matcher's device; None where it would take too much of its memory.
+
+    >>> score_all_near(matcher, images, texts).device == matcher.device
+    True
+    """
+    if matcher.device.type != "cpu" and not MemoryBudget(matcher.device, memory).holds_matrix(len(images), len(texts)):
+        return None
+    scores = torch.empty(len(images), len(texts), device=matcher.device)
+    for block in score_blocks(matcher, images, texts, memory=memory, dtype=dtype, progress=progress):
+        scores[block.images, block.columns] = block.scores
     return scores

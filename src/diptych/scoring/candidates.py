@@ -51,7 +51,8 @@ def score_candidates(
     queries, items = (_near(kept, budget) for kept in (queries, items))
     images, texts = (queries, items) if query == "images" else (items, queries)
     pictures, sentences = (rows, positions) if query == "images" else (positions, rows)
-    regions, words = images.lengths.cpu().clamp(min=1)[pictures], texts.lengths.cpu().clamp(min=1)[sentences]
+    asked, offered = queries.extents[rows], items.extents[positions]
+    regions, words = (asked, offered) if query == "images" else (offered, asked)
     # Each pair's vectors are picked out of their sides, so they count like the matcher's own working memory.
     most_pairs = max(1, min(2 * budget.side, budget.work) // (item_bytes(images) + item_bytes(texts)))
 
@@ -59,20 +60,20 @@ def score_candidates(
         return min(most_pairs, budget.pairs(matcher.pair_floats(int(regions.max()), longest)))
 
     # Pairs of like word count, and within those the pictures of like size next to each other.
-    groups = like_lengths(words, most)
-    flat = torch.empty(len(rows))
-    for group in track(groups, progress, unit="groups") if progress else groups:
-        for part in like_lengths(regions[group]):
-            pairs = group[part]
-            chosen, told = pictures[pairs].to(images.device), sentences[pairs].to(texts.device)
-            flat[pairs] = score_aligned(matcher, images, chosen, texts, told, budget, dtype)
-    scores[rows, columns] = flat
+    groups = [group[part] for group in like_lengths(words, most) for part in like_lengths(regions[group])]
+    found = []
+    for pairs in track(groups, progress, unit="groups") if progress else groups:
+        chosen, told = pictures[pairs].to(images.device), sentences[pairs].to(texts.device)
+        longest = int(regions[pairs].max()), int(words[pairs].max())
+        found.append(score_aligned(matcher, images, chosen, texts, told, longest, budget, dtype))
+    order = torch.cat(groups)
+    scores[rows[order], columns[order]] = torch.cat(found).cpu()
     return scores
 
 
 def _near(kept: Kept, budget: MemoryBudget) -> Kept:
     """One side on the device where it fits, else where it is."""
-    moved = move(kept, [slice(None)], budget.device) if budget.holds(kept) else None
+    moved = move(kept, [slice(None)], kept.extents, budget.device) if budget.holds(kept) else None
     return kept if moved is None else moved[0]
 
 

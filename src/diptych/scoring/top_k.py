@@ -33,32 +33,86 @@ def top_k(
     torch.Size([3, 2])
     """
     check_query(query)
-    if k < 1:
-        raise DiptychError(f"k: expected at least 1, got {k}")
-    queries, items = (texts, images) if query == "texts" else (images, texts)
-    k = min(k, len(items))
-    best = torch.full((len(queries), k), torch.iinfo(torch.int64).min)
-    for block in score_blocks(matcher, images, texts, memory=memory, dtype=dtype, progress=progress):
-        if query == "texts":
-            keys = _keys(block.scores.T, torch.arange(block.images.start, block.images.stop))
-            rows: Tensor | slice = block.texts
-        else:
-            keys = _keys(block.scores, block.texts)
-            rows = block.images
-        best[rows] = torch.cat([best[rows], keys.topk(min(k, keys.shape[1]), sorted=False).values], 1).topk(k).values
-    return _scores(best), _LOW - (best & _LOW)
+    pictures, sentences = (k, None) if query == "texts" else (None, k)
+    both = _best(matcher, images, texts, pictures, sentences, memory, dtype, progress)
+    return both[query].found()
 
 
-def _keys(scores: Tensor, positions: Tensor) -> Tensor:
-    """One whole number for score and position: greater for a higher score, and at equal scores for an earlier one.
+def top_k_both(
+    matcher: Matcher,
+    images: Kept,
+    texts: Kept,
+    pictures: int,
+    sentences: int,
+    *,
+    memory: int | None = None,
+    dtype: torch.dtype | None = None,
+    progress: str | None = None,
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """The best pictures of each sentence and the best sentences of each picture, from one pass over all pairs.
 
-    A float32's bits, read as an integer, are in its order once the bits of negative numbers are turned over.
+    pictures, sentences: how many of them; each of the two results is what `top_k` gives for it
+
+    >>> for_texts, for_images = top_k_both(matcher, images, texts, pictures=2, sentences=1)
+    >>> for_texts[1].shape, for_images[1].shape
+    (torch.Size([3, 2]), torch.Size([3, 1]))
     """
+    both = _best(matcher, images, texts, pictures, sentences, memory, dtype, progress)
+    return both["texts"].found(), both["images"].found()
+
+
+def _best(
+    matcher: Matcher,
+    images: Kept,
+    texts: Kept,
+    pictures: int | None,
+    sentences: int | None,
+    memory: int | None,
+    dtype: torch.dtype | None,
+    progress: str | None,
+) -> "dict[Query, _Best]":
+    """One pass; what is None is not looked for."""
+    best: dict[Query, _Best] = {}
+    if pictures is not None:
+        best["texts"] = _Best(len(texts), len(images), pictures, matcher.device)
+    if sentences is not None:
+        best["images"] = _Best(len(images), len(texts), sentences, matcher.device)
+    for block in score_blocks(matcher, images, texts, memory=memory, dtype=dtype, progress=progress):
+        ordered = _ordered(block.scores)
+        if "texts" in best:
+            places = torch.arange(block.images.start, block.images.stop, device=ordered.device)
+            best["texts"].add(block.columns, ordered.T, places)
+        if "images" in best:
+            best["images"].add(block.images, ordered, block.columns)
+    return best
+
+
+class _Best:
+    """The best of each query so far, on the device where scores are."""
+
+    def __init__(self, queries: int, items: int, k: int, device: torch.device) -> None:
+        if k < 1:
+            raise DiptychError(f"k: expected at least 1, got {k}")
+        self.k = min(k, items)
+        self.keys = torch.full((queries, self.k), torch.iinfo(torch.int64).min, device=device)
+
+    def add(self, queries: Tensor | slice, ordered: Tensor, items: Tensor) -> None:
+        """Numbers in the scores' order (q, i), of queries and items at these positions.
+
+        One whole number for score and position: greater for a higher score, at equal scores for an earlier position.
+        """
+        keys = (ordered.to(torch.int64) << 32) | (_LOW - items)
+        few = keys.topk(min(self.k, keys.shape[1]), sorted=False).values
+        self.keys[queries] = torch.cat([self.keys[queries], few], 1).topk(self.k).values
+
+    def found(self) -> tuple[Tensor, Tensor]:
+        """Scores and positions (q, k), in main memory."""
+        keys = self.keys.cpu()
+        ordered = (keys >> 32).to(torch.int32)
+        return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).view(torch.float32), _LOW - (keys & _LOW)
+
+
+def _ordered(scores: Tensor) -> Tensor:
+    """Whole numbers in the order of float32 scores: their bits, with those of negative numbers turned over."""
     bits = (scores + 0.0).contiguous().view(torch.int32)  # + 0.0: -0 and 0 are equal
-    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    return (ordered.to(torch.int64) << 32) | (_LOW - positions)
-
-
-def _scores(keys: Tensor) -> Tensor:
-    ordered = (keys >> 32).to(torch.int32)
-    return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).view(torch.float32)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)

@@ -1,13 +1,17 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from diptych.common.errors import DiptychError
 from diptych.matchers.base import Matcher
+from diptych.matchers.kept import Kept
 from diptych.search.asking.query import Term
-from diptych.search.asking.rerank import Rerank, Reranker
+from diptych.search.asking.rerank import RememberedPictures, Rerank, Reranker
 from diptych.search.index import Index
+from diptych.search.stores.store import Entry, Stamp
 from tests.search import tiny
 from tests.search.filling.test_read_items import png, tar
 
@@ -101,3 +105,37 @@ def test_settings_that_mean_nothing(camp: str) -> None:
         Rerank(camp, 5, "rff")  # type: ignore[arg-type]
     with pytest.raises(DiptychError):
         Reranker("./nothing")
+
+
+def test_what_is_kept_of_a_picture_serves_later_queries(
+    vse_folder: str, camp: str, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = Index.create(tmp_path / "i.db", vse_folder, device="cpu")
+    index.sync(pictures)
+    encoded: list[int] = []
+    encode = Matcher.encode_images
+
+    def counted(self: Matcher, given: Any, batch_size: int = 64) -> Kept:
+        encoded.append(len(given))
+        return encode(self, given, batch_size)
+
+    monkeypatch.setattr(Matcher, "encode_images", counted)
+    first, again, other = (index.search(q, top=4, rerank=Rerank(camp, 4)) for q in ("two dog", "two dog", "a cat"))
+    assert [(r.path, r.rerank) for r in first.results] == [(r.path, r.rerank) for r in again.results]
+    assert encoded[0] == 4
+    assert sum(encoded) == len({r.path for r in first.results} | {r.path for r in other.results})
+
+
+def test_pictures_are_remembered_as_they_are_and_the_oldest_forgotten() -> None:
+    def entry(key: str, changed: int = 0) -> Entry:
+        return Entry(key, "picture", np.zeros((1, 2), np.float32), Stamp(key, 1, changed, f"{changed}"))
+
+    one = Kept(torch.ones(1, 3, 4), torch.ones(1, 3, dtype=torch.bool))  # 51 bytes
+    remembered = RememberedPictures(120)
+    for key in "ab":
+        remembered.add(entry(key), one)
+    assert remembered.find([entry("a"), entry("b", changed=1), entry("c")]).keys() == {"a"}
+    remembered.add(entry("c"), one)
+    assert remembered.find([entry(key) for key in "abc"]).keys() == {"a", "c"}  # b was asked for longest ago
+    remembered.add(entry("c"), one)
+    assert remembered.held == 2 * 51

@@ -1,5 +1,7 @@
 """The two calls of a matcher that all scoring goes through. They halve themselves when memory runs out.
 
+Scores stay on the matcher's device, and no value of theirs is looked at: on a GPU one call does not wait for another.
+
 A faster kernel belongs behind these: in the matcher's own `score` and `score_pairs`, which nothing else here bypasses.
 """
 
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor
 
 from diptych.common.errors import DiptychError
-from diptych.matchers.bounded.memory import MemoryBudget, is_out_of_memory
+from diptych.matchers.bounded.memory import MemoryBudget, is_out_of_memory, part_of
 from diptych.matchers.kept import Kept
 
 if TYPE_CHECKING:  # a matcher scores its own `similarity` through here
@@ -29,7 +31,7 @@ def check_dtype(dtype: torch.dtype | None) -> None:
 def score_matrix(
     matcher: "Matcher", images: Kept, texts: Kept, budget: MemoryBudget, dtype: torch.dtype | None
 ) -> Tensor:
-    """Scores of all pairs (n, m), float32 on the CPU; cut in halves until each call fits the budget."""
+    """Scores of all pairs (n, m), float32 on the matcher's device; cut in halves until each call fits the budget."""
     n, m = len(images), len(texts)
     taken = 4 * n * m * matcher.pair_floats(images.mask.shape[1], texts.mask.shape[1])
     if n * m == 1 or taken <= budget.work:
@@ -50,25 +52,32 @@ def score_aligned(
     pictures: Tensor,
     texts: Kept,
     sentences: Tensor,
+    longest: tuple[int, int],
     budget: MemoryBudget,
     dtype: torch.dtype | None,
 ) -> Tensor:
-    """Scores (n,) of pairs given by positions (n,), float32 on the CPU; cut in halves until each call fits."""
-    n = len(pictures)
-    regions, words = (int(side.mask[which].sum(1).max()) for side, which in ((images, pictures), (texts, sentences)))
-    taken = 4 * n * matcher.pair_floats(max(1, regions), max(1, words))
+    """Scores (n,) of pairs given by positions (n,), float32 on the matcher's device; cut in halves until each fits.
+
+    longest: regions and words that none of these pairs has more of
+    """
+    n, (regions, words) = len(pictures), longest
+    taken = 4 * n * matcher.pair_floats(regions, words)
     if n == 1 or taken <= budget.work:
         scores = _attempt(
             matcher,
             dtype,
             n == 1,
-            lambda ready: matcher.score_pairs(ready(images[pictures].trim()), ready(texts[sentences].trim())),
+            lambda ready: matcher.score_pairs(
+                ready(part_of(images, pictures, regions)), ready(part_of(texts, sentences, words))
+            ),
         )
         if scores is not None:
             return scores
         budget.ran_out(taken)
     halves = slice(0, n // 2), slice(n // 2, n)
-    return torch.cat([score_aligned(matcher, images, pictures[h], texts, sentences[h], budget, dtype) for h in halves])
+    return torch.cat(
+        [score_aligned(matcher, images, pictures[h], texts, sentences[h], longest, budget, dtype) for h in halves]
+    )
 
 
 def _attempt(
@@ -85,7 +94,7 @@ def _attempt(
 
     try:
         with _no_gradient(matcher, dtype):
-            return call(ready).to("cpu", torch.float32)
+            return call(ready).to(torch.float32)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

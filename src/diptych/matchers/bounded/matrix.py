@@ -22,10 +22,13 @@ def bounded_matrix(matcher: "Matcher", images: Kept, texts: Kept, memory: int | 
     memory: bytes that it may take on the matcher's device; without it, what is free
     """
     budget = MemoryBudget(matcher.device, memory)
-    scores = torch.empty(len(images), len(texts))
-    pictures, sentences = (like_lengths(side.lengths.clamp(min=1)) for side in (images, texts))
-    for told in sentences:
-        some = part_of(texts, told)
-        for seen in pictures:
-            scores[seen.unsqueeze(1), told] = score_matrix(matcher, part_of(images, seen), some, budget, None)
-    return scores
+    regions, words = images.extents, texts.extents
+    place = matcher.device if budget.holds_matrix(len(images), len(texts)) else torch.device("cpu")
+    scores = torch.empty(len(images), len(texts), device=place)
+    for told in like_lengths(words):
+        some = part_of(texts, told, int(words[told].max()))
+        for seen in like_lengths(regions):
+            part = part_of(images, seen, int(regions[seen].max()))
+            found = score_matrix(matcher, part, some, budget, None).to(place)
+            scores[seen.to(place).unsqueeze(1), told.to(place)] = found
+    return scores.cpu()

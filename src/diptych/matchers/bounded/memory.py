@@ -14,8 +14,8 @@ from diptych.matchers.kept import Kept
 
 # Working memory that a block is planned with at most: on a CPU what stays near its caches, where larger ones gain
 # nothing; on a GPU what keeps every core busy (benchmarks/scoring.py --work tries others).
-ENOUGH = {"cpu": 32 << 20, "cuda": 4 << 30}
-# Scores of one block, which also lie in main memory while they are ranked.
+ENOUGH = {"cpu": 16 << 20, "cuda": 4 << 30}
+# Scores of one block, which may also lie in main memory while they are ranked.
 MOST_PAIRS = 1 << 24
 # Of a device that cannot say what is free.
 UNKNOWN = 1 << 30
@@ -58,6 +58,10 @@ class MemoryBudget:
     def holds(self, kept: Kept) -> bool:
         """Whether all of one side may be on the device for the whole run."""
         return item_bytes(kept) * len(kept) <= self.side
+
+    def holds_matrix(self, rows: int, columns: int) -> bool:
+        """Whether so many float32 scores may stay on the device; they are taken from what is not planned for."""
+        return 4 * rows * columns <= self.memory // 16
 
     def ran_out(self, taken: int) -> None:
         """Memory ran out in a call that was planned to take so many bytes: plan for half of it from now on."""
@@ -117,15 +121,17 @@ def release(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def part_of(kept: Kept, which: Tensor | slice) -> Kept:
-    """Some items, without the padding that none of them needs."""
-    return kept[which.to(kept.device) if isinstance(which, Tensor) else which].trim()
+def part_of(kept: Kept, which: Tensor | slice, longest: int) -> Kept:
+    """Some items, of which the longest has so many vectors: without the padding that none of them needs."""
+    if isinstance(which, Tensor):
+        which = which.to(kept.device, non_blocking=True)
+    return kept[which].cut(longest)
 
 
-def move(kept: Kept, parts: Sequence[Tensor | slice], device: torch.device) -> list[Kept] | None:
-    """Parts of one side on a device; none where they do not fit."""
+def move(kept: Kept, parts: Sequence[Tensor | slice], extents: Tensor, device: torch.device) -> list[Kept] | None:
+    """Parts of one side, whose items have `extents` (n,), on a device; none where they do not fit."""
     try:
-        return [part_of(kept, which).to(device) for which in parts]
+        return [part_of(kept, which, int(extents[which].max())).to(device) for which in parts]
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
