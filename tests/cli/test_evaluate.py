@@ -77,7 +77,7 @@ def test_several_runs_and_their_ensemble(
         (["--protocol", "flickr30"], "did you mean 'flickr30k'"),
         (["--split", "tset"], "has no split 'tset'; did you mean 'test'"),
         (["--protocol", "coco-1k"], "9 pictures cannot be cut into folds"),
-        (["--protocol", "cxc"], "expected COCO's whole Karpathy test split"),
+        (["--protocol", "cxc"], "expected COCO's Karpathy test split"),
         (["--beside", "camp/table-33"], "did you mean 'camp/table-3'"),
         (["--format", "html"], "format: 'html' does not exist"),
         (["--device", "nonsense"], "device: 'nonsense' cannot be used"),

@@ -396,7 +396,9 @@ def test_dives_slots_drop_out_as_much_as_is_said(dropout: float | None) -> None:
 def test_camp_reads_fifty_tokens_of_a_sentence() -> None:
     words = Vocabulary.build(["dog"], 1)
     assert len(build_tokenizer(CAMPConfig().text, words).ids("dog " * 100)) == 50
-    texts = [read_recipe(path).model.text for path in Path(__file__).parents[2].glob("recipes/camp-*.toml")]
+    # The grid recipes give every paper's model one and the same text encoder.
+    own = [path for path in Path(__file__).parents[2].glob("recipes/camp-*.toml") if "grid" not in path.name]
+    texts = [read_recipe(path).model.text for path in own]
     grus = [text for text in texts if isinstance(text, GRUConfig)]
     assert len(grus) >= 4
     assert all(len(build_tokenizer(text, words).ids("dog " * 100)) == 50 for text in grus)

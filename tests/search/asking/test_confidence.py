@@ -206,7 +206,7 @@ def test_background_sentences_are_embedded_once(tmp_path: Path, monkeypatch: pyt
     plain = embedder.embed_texts
     embedder.embed_texts = lambda texts: asked.append(len(texts)) or plain(texts)  # type: ignore[func-returns-value,method-assign]
     np.testing.assert_array_equal(embedded_sentences(embedder), first)
-    assert asked == [1]  # the probe alone
+    assert sum(asked) <= 1  # the probe at most
     path.write_bytes(b"damaged")
     np.testing.assert_array_equal(embedded_sentences(embedder), first)
     assert len(SENTENCES) == len(set(SENTENCES)) == len(first)

@@ -225,9 +225,11 @@ def test_re_ranking_scores_are_the_models(web: TestClient, album: Path, camp_fol
     np.testing.assert_allclose([r["score"] for r in told["results"]], scores[order], atol=1e-5)
     terms = web.post("/api/rerank", json={"terms": [{"text": "two dog"}], "ids": ids}).json()
     assert terms == told
+    never = id_of(web, "album/003.png")  # not rescored so far, so that nothing of it is remembered
     (album / "001.png").unlink()
-    gone = web.post("/api/rerank", json={"query": "two dog", "ids": ids}).json()["results"]
-    assert gone[-1] == {"id": ids[0], "score": None}
+    (album / "003.png").unlink()
+    gone = web.post("/api/rerank", json={"query": "two dog", "ids": [*ids, never]}).json()["results"]
+    assert gone == [*told["results"], {"id": never, "score": None}]
     sentence = searched(web, terms=[{"text": "dog"}], kind="sentence")["results"][0]["id"]
     for wrong in (
         {"ids": ids}, {"query": "a", "terms": [{"text": "a"}], "ids": ids}, {"query": "a", "ids": []},

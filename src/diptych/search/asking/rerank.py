@@ -89,6 +89,8 @@ class Reranker:
     ) -> list[np.ndarray]:
         """Scores (c,) of each query's candidates of one kind, -inf where a picture cannot be read any more.
 
+        What was kept of it, in the index or for an earlier query, serves also when its file is gone.
+
         kept: what the candidates' local features were computed with, where the index keeps them
         A query's score is the weighted mean over its terms of the other kind; it needs at least one.
         """
