@@ -98,7 +98,7 @@ def test_hits_and_calibration() -> None:
     }
     table = calibration(answers, ["a", "b", "z"])
     assert table["matched"] == pytest.approx(2 / 3)
-    assert table["matched_without"] == pytest.approx(2 / 3)  # b at 0.95 beside a; z is not there at all
+    assert table["matched_without"] == pytest.approx(2 / 3)  # b beside a is sure enough; z is not there at all
     assert [(b["queries"], b["right"]) for b in table["bins"]] == [(1, 0.0), (0, None), (0, None), (0, None), (2, 0.5)]
     assert calibration([RankedResults([], {})], ["a"]) == {}
     assert QuerySet(["a"]).right is None

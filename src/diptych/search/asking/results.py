@@ -13,7 +13,7 @@ from diptych.search.stores.keys import file_of, second_of
 from diptych.search.stores.store import Kind, Value
 
 # From this confidence on, a result is said to match: of queries for what is not there, so many find nothing as sure.
-MATCHES = 0.95
+MATCHES = 0.9
 
 
 @dataclass(frozen=True)
