@@ -1,5 +1,7 @@
 """The sigmoid loss against a loop over pairs, written from its formula."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -26,3 +28,10 @@ def slow(config: SigmoidConfig, scores: Tensor, positive: Tensor) -> list[Tensor
 def test_value_and_gradient_are_those_of_the_loop(config: SigmoidConfig, name: str) -> None:
     scores, owners, positive = batch(*BATCHES[name])
     assert_is(config, slow(config, scores, positive), scores, owners, positive)
+
+
+def test_what_is_left_out_is_siglips() -> None:
+    """A scale of 10 and a bias of -10, with which the many wrong pairs of a batch cost little at first."""
+    scores = torch.tensor([[0.3]], dtype=torch.float64)
+    cost = SigmoidConfig().build()(scores, torch.tensor([0]), torch.tensor([[True]]))
+    assert float(cost) == pytest.approx(math.log1p(math.exp(-(10 * 0.3 - 10))))
