@@ -179,3 +179,14 @@ def test_batches_only_say_what_to_take(tmp_path: Path, monkeypatch: pytest.Monke
     train(toy.recipe(epochs=1, hold_features=True), tmp_path / "run", Device("cpu"), toy.splits())
     assert seen
     assert all(isinstance(images, RegionRows) for images in seen)
+
+
+def test_a_held_collection_that_is_cut_keeps_to_its_own_pictures() -> None:
+    whole = hold(toy.collection(), CPU)
+    assert isinstance(whole.features, HeldFeatures)
+    cut = replace(whole, items=list(whole.items[2:]))
+    again = hold(cut, CPU)
+    assert isinstance(again.features, HeldFeatures)
+    assert [item.row for item in again.items] == list(range(len(cut)))
+    for old, new in zip(cut.items, again.items, strict=True):
+        assert np.array_equal(whole.features[old.row].vectors, again.features[new.row].vectors)

@@ -80,8 +80,8 @@ class Kept:
         >>> images.resize(4).extents
         tensor([1, 1, 1])
         """
-        places = torch.arange(1, self.mask.shape[1] + 1, device=self.mask.device)
-        return (self.mask * places).amax(1).clamp(min=1).cpu()
+        places = torch.arange(1, self.mask.shape[1] + 1, dtype=torch.int32, device=self.mask.device)
+        return (self.mask * places).amax(1).clamp(min=1).cpu().long()
 
     @property
     def device(self) -> torch.device:

@@ -108,11 +108,12 @@ class HeldFeatures:
         vectors = self.vectors[asked.rows].to(torch.float32)
         return LocalFeatures(vectors.masked_fill_(~asked.mask.unsqueeze(-1), 0), asked.mask)
 
-    def encode(self, matcher: Matcher) -> Kept:
-        """What a matcher keeps of all pictures, on the CPU."""
+    def encode(self, matcher: Matcher, collection: Collection) -> Kept:
+        """What a matcher keeps of a collection's pictures, which may be some of those held, on the CPU."""
+        wanted = [item.row for item in collection.items if item.row is not None]
         parts = []
-        for begin in range(0, len(self), CHUNK):
-            rows = choose_rows(self.starts, range(begin, min(begin + CHUNK, len(self))))
+        for begin in range(0, len(wanted), CHUNK):
+            rows = choose_rows(self.starts, wanted[begin : begin + CHUNK])
             parts.append(matcher.encode_images(self.cut(rows.to(self.vectors.device)), CHUNK).to("cpu"))
         return type(parts[0]).cat(parts)
 
@@ -128,9 +129,13 @@ def _empty(rows: int, dim: int, dtype: torch.dtype, device: torch.device) -> Ten
 
 
 def hold(collection: Collection, device: torch.device) -> Collection:
-    """The same pictures with their features on a device; as it is where they are there already."""
+    """The same pictures with their features on a device, picture i in row i; as it is where they are there already."""
     held = collection.features
-    if isinstance(held, HeldFeatures) and held.vectors.device == torch.empty(0, device=device).device:
+    if (
+        isinstance(held, HeldFeatures)
+        and held.vectors.device == torch.empty(0, device=device).device
+        and [item.row for item in collection.items] == list(range(len(held)))
+    ):
         return collection
     items = [replace(item, row=i) for i, item in enumerate(collection.items)]
     return replace(collection, items=items, features=HeldFeatures.load(collection, device))

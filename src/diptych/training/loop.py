@@ -235,7 +235,7 @@ class Trainer:
             self.held = HeldPictures.decode(splits.train, preprocess, self.config.hold_pictures, *place)
             self.held_validation = [decode_pixels(part, preprocess, *place) for part in splits.validations]
         self.held_features = None
-        if self.config.hold_features:
+        if self.config.hold_features or isinstance(splits.train.features, HeldFeatures):
             if preprocess is not None:
                 raise DiptychError("training.hold_features: this matcher takes pictures, not local features")
             splits = hold_splits(splits, fabric.device)

@@ -223,7 +223,7 @@ def _judge(matcher: Matcher, entry: SeriesEntry, test: Collection, until: float 
 
 def _encode(matcher: Matcher, test: Collection) -> Kept:
     if isinstance(test.features, HeldFeatures):
-        return test.features.encode(matcher)
+        return test.features.encode(matcher, test)
     return encode_pictures(matcher, test)
 
 

@@ -35,7 +35,7 @@ def validate(matcher: Matcher, sets: Sequence[Collection], pixels: Sequence[Tens
 
 def _of_collection(matcher: Matcher, collection: Collection) -> dict[str, float]:
     if isinstance(collection.features, HeldFeatures):
-        return _of_images(matcher, collection, collection.features.encode(matcher))
+        return _of_images(matcher, collection, collection.features.encode(matcher, collection))
     return evaluate_matcher(matcher, collection).figures
 
 

@@ -291,3 +291,14 @@ def test_any_text_lies_among_moments_as_its_letters_do() -> None:
         for moment in moments:
             number, other = taken_number(text), taken_number(moment)
             assert (number < other, number == other) == (text < moment, text == moment), (text, moment)
+
+
+def test_words_written_in_pictures_are_cut_as_a_file_cuts_them(store: QdrantStore, tmp_path: Path) -> None:
+    kept = [store, SqliteStore(tmp_path / "beside.db", store.layout)]
+    vectors = entries(1, store.layout)[0].vectors
+    for each in kept:
+        each.add([entry("menu", vectors, metadata={"written": "CAFÉ foo_bar"})])
+        for words in (["cafe"], ["café"], ["foo"], ["bar", "CAFE"]):
+            assert each.written(words, 3) == ["menu"]
+        assert each.written(["caf"], 3) == []
+    kept[1].close()

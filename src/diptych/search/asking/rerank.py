@@ -64,8 +64,8 @@ class RememberedPictures:
         """Remember what was kept of an entry; the ones that were not asked for longest are forgotten."""
         own = type(one)(**{name: tensor.clone() for name, tensor in one.tensors().items()})
         with self._lock:
-            if (entry.key, entry.stamp) not in self._kept:
-                self.held += _bytes(own)
+            before = self._kept.pop((entry.key, entry.stamp), None)  # by another thread, and padded otherwise
+            self.held += _bytes(own) - (0 if before is None else _bytes(before))
             self._kept[entry.key, entry.stamp] = own
             while self.held > self.limit:
                 self.held -= _bytes(self._kept.popitem(last=False)[1])

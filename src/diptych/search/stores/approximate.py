@@ -22,7 +22,7 @@ from diptych.search.stores.vectors import BestRows, Vectors, aligned_similaritie
 MAGIC = b"diptych approximate 2"
 MEASURED_QUERIES, MEASURED_TOP = 128, 10
 # Sets need more: an entry may be near as a whole while none of its vectors is among the nearest. Small codes too.
-DEPTHS = (100, 400, 1600)
+DEPTHS = (100, 400, 1600, 6400)
 # Where twice the work finds so little more, deeper is the way.
 LITTLE_MORE = 0.002
 
@@ -37,6 +37,7 @@ class ApproximateHeader:
     depth: candidates that each vector of a query brings, at least
     recall: the share of the exact ten best that it finds, measured on the store's vectors
     usable: whether that reached the floor; if not, searches stay exact
+    memory: how much building it was allowed
     parts: where in the file what is
     """
 
@@ -48,6 +49,7 @@ class ApproximateHeader:
     depth: int = DEPTHS[0]
     recall: float = 0.0
     usable: bool = False
+    memory: int = 0
     parts: dict[str, int] = field(default_factory=dict)
 
 
@@ -73,7 +75,9 @@ class Approximate:
         rows = np.flatnonzero(~vectors.gone)
         with written_aside(path) as aside:
             written = (Graph if settings.kind == "hnsw" else InvertedFile).write(aside, vectors, settings)
-            header = ApproximateHeader(store, settings.kind, last, len(rows), parts=asdict(written))
+            header = ApproximateHeader(
+                store, settings.kind, last, len(rows), memory=settings.memory, parts=asdict(written)
+            )
             built = cls(header, _opened(aside, header))
             if queries is None:
                 sample = np.random.default_rng(1).choice(rows, min(MEASURED_QUERIES, len(rows)), replace=False)

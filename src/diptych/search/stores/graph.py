@@ -61,7 +61,7 @@ class Graph:
             raise DiptychError(
                 f"hnsw: a graph over {vectors.alive * size:,} vectors of {dim:,} takes {needed / 1e9:.1f} GB while "
                 f"it is built, and {settings.memory / 1e9:.1f} GB are allowed; allow more with --memory, or take "
-                "--approximate ivf or pq; all entries are kept, and searches are exact until then"
+                "--approximate ivf or pq; all entries are kept, and searches go on as they were until then"
             )
         rows = np.flatnonzero(~vectors.gone)
         index = faiss.index_factory(dim, f"IDMap,HNSW{NEIGHBOURS},SQ8", faiss.METRIC_INNER_PRODUCT)

@@ -1,6 +1,7 @@
 """Filters as a Qdrant server knows them, with the meaning that they have everywhere."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -45,8 +46,9 @@ def filter_fields(key: str, kind: str, changed: int, metadata: Mapping[str, Valu
 
 
 def words_of(text: str) -> set[str]:
-    """The words of a text, in small letters."""
-    return set(re.findall(r"\w+", text.lower()))
+    """The words of a text, in small letters and without accents, cut where a file's index cuts them."""
+    plain = (c for c in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(c))
+    return set(re.findall(r"[^\W_]+", "".join(plain)))
 
 
 def to_qdrant(where: Sequence[Condition]) -> tuple[Any, list[Condition]]:

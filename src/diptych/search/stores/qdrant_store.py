@@ -15,7 +15,7 @@ from diptych.common.errors import DiptychError
 from diptych.search.stores.conditions import check_conditions
 from diptych.search.stores.key_order import in_key_order
 from diptych.search.stores.qdrant_connection import QdrantConnection
-from diptych.search.stores.qdrant_filters import column_paths, has_ids, has_word, in_folder, to_qdrant
+from diptych.search.stores.qdrant_filters import column_paths, has_ids, has_word, in_folder, to_qdrant, words_of
 from diptych.search.stores.qdrant_index import QdrantIndex
 from diptych.search.stores.qdrant_notes import OWN, PROPERTIES, QdrantNotes
 from diptych.search.stores.qdrant_place import QdrantPlace
@@ -244,7 +244,7 @@ class QdrantStore(ServerStore):
     def written(self, words: Sequence[str], top: int, where: Sequence[Condition] = ()) -> list[str]:
         """Keys of entries that fit and in whose column `written` all the words stand; the shortest texts first."""
         check_conditions(where)
-        wanted = {word.lower() for word in words}
+        wanted = set[str]().union(*map(words_of, words))
 
         def look() -> list[str]:
             points = self._points.fitting(where, RECORD, ROWS_AT_ONCE, [has_word("words", word) for word in wanted])

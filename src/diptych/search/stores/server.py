@@ -16,7 +16,10 @@ T = TypeVar("T")
 def parse_server(address: str, schemes: tuple[str, ...], port: int) -> tuple[str, int, str]:
     """scheme://host:port/name as host, port and the store's name; `port` where none is given."""
     expected = f"expected {schemes[0]}://host:port/name"
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # such as half of an IPv6 address
+        raise DiptychError(f"{schemes[0]}://…: not an address; {expected}") from None
     if "@" in parts.netloc:
         # Not repeated: it may hold a password.
         raise DiptychError(f"{schemes[0]}://…@…: a user and a password cannot be given; {expected}")

@@ -277,7 +277,9 @@ class SqliteVectors:
             covered = int(np.searchsorted(vectors.ids, kept.header.last, "right"))
             there = covered - int(vectors.gone[:covered].sum())
             changed = (kept.header.count - there) + (vectors.alive - there)
-            if changed <= APPROXIMATE_DRIFT * kept.header.count:
+            # With other memory, one that finds too little may find more.
+            worth = kept.header.usable or kept.header.memory == settings.memory
+            if worth and changed <= APPROXIMATE_DRIFT * kept.header.count:
                 return
         Approximate.build(self.approximate_path, vectors, self._file.uid, settings, queries, self._recall_floor)
         self._distrusted_approximate = None
