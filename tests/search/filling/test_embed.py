@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import tarfile
@@ -227,6 +228,32 @@ def test_only_missing_parts_are_embedded_and_bad_ones_again_when_asked(vse_folde
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert run([folder], out, vse_folder, part=2).speed is None
     assert run([folder], out, vse_folder, part=2, retry=True).before == 3
+
+
+def test_only_what_its_own_dead_runs_left_is_swept(vse_folder: str, tmp_path: Path) -> None:
+    folder, out = tiny.fill(tmp_path / "pictures", 4), tmp_path / "out"
+    host, ended = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    own = f".plan.json.{host}.{ended.pid}.part"  # killed before it had a plan
+    out.mkdir()
+    (out / own).touch()
+    (out / ".film.mkv.part").touch()
+    with pytest.raises(DiptychError, match="out: is not empty and holds no plan"):
+        run([folder], out, vse_folder, part=2)
+    assert sorted(os.listdir(out)) == [".film.mkv.part", own]
+    (out / ".film.mkv.part").unlink()
+    run([folder], out, vse_folder, part=2)
+    assert sorted(os.listdir(out)) == ["part-00000.parquet", "part-00001.parquet", "plan.json"]
+    written = f".part-00001.parquet.{host}.{os.getppid()}.part"  # by a run under way
+    kept = [".film.mkv.part", f".notes.json.{host}.{ended.pid}.part", written]
+    left = [f".part-00001.parquet.{host}.{ended.pid}.part", ".bad-00001.jsonl.other.example.org.1.part"]
+    for name in [*kept, *left]:
+        (out / name).touch()
+    with pytest.raises(DiptychError, match="begun with part 2, not 3"):
+        run([folder], out, vse_folder, part=3)
+    assert set(left) < set(os.listdir(out))
+    run([folder], out, vse_folder, part=2)
+    assert sorted(name for name in os.listdir(out) if name.startswith(".")) == sorted(kept)
 
 
 def test_another_source_model_or_option_is_told(vse_folder: str, dive_folder: str, tmp_path: Path) -> None:

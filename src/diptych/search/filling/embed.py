@@ -92,12 +92,12 @@ def embed(
         "keep-locals": None if keep_locals is None else canonical_name(keep_locals),
     }
     embedder: Embedder | None = None
-    folder.sweep()
     plan = read_plan(folder)
     if plan is not None:
         plan.check(canonical_name(model), options, parts, folder.address)
     else:
         embedder, plan = _begin(folder, model, keep_locals, device, options, parts)
+    folder.sweep()  # only now is it known to be a folder of parts
     there = folder.names()
     missing = [p for p in plan.parts if p.name not in there or (retry and p.bad in there)]
     entries, speed = 0, None
@@ -131,7 +131,7 @@ def _begin(
     """A new plan, written down, and the model, which is loaded to know it again."""
     from diptych.search.models.embedder import load_embedder
 
-    if folder.names():
+    if not folder.is_new():
         raise DiptychError("is not empty and holds no plan; expected a new folder for the parts", where=folder.address)
     embedder = load_embedder(model, device)
     kept = None if keep_locals is None else locals_of(keep_locals)

@@ -1,6 +1,7 @@
 """The folder that parts are written into, on a disk that machines share or in an object store."""
 
 import os
+import re
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -8,11 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from diptych.common.errors import DiptychError
+from diptych.common.files import is_running
 from diptych.common.machine import writing
 from diptych.search.filling.remote import again, filesystem, is_url, local_copy, plain_place
 
-# How names end while a file is written.
-ASIDE = ".part"
+# How files are named while they are written: what they will be, then the host and the process that writes.
+_ASIDE = re.compile(r"\.(part-\d+\.parquet|bad-\d+\.jsonl|plan\.json)\.(.+)\.(\d+)\.part")
 
 
 def is_parts_folder(place: str | Path) -> bool:
@@ -64,7 +66,7 @@ class PartsFolder:
                 again(lambda: fs.put_file(str(aside), f"{root}/{name}"), f"{self.address}/{name}")
             return
         path = Path(self.address) / name
-        aside = path.with_name(f".{name}.{socket.gethostname()}.{os.getpid()}{ASIDE}")
+        aside = path.with_name(f".{name}.{socket.gethostname()}.{os.getpid()}.part")
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -85,11 +87,23 @@ class PartsFolder:
         with suppress(FileNotFoundError):
             fs.rm_file(f"{root}/{name}")
 
+    def is_new(self) -> bool:
+        """Whether nothing is there, but for what was begun and never took its name."""
+        return all(_ASIDE.fullmatch(name) for name in self.names())
+
     def left_behind(self, name: str = "") -> list[str]:
         """What processes left that were ended while they wrote; of one name, or of all."""
-        return [n for n in self.names() if n.startswith(f".{name}") and n.endswith(ASIDE)]
+        if self._remote:  # what is written there is aside on the disk of who writes
+            return []
+        found = [(n, _ASIDE.fullmatch(n)) for n in self.names()]
+        return [n for n, told in found if told and name in ("", told[1]) and not _is_written(told[2], int(told[3]))]
 
     def sweep(self) -> None:
         """Take away what was left behind."""
         for name in self.left_behind():
             self.remove(name)
+
+
+def _is_written(host: str, process: int) -> bool:
+    """Whether another process of this machine is at it; of other machines' nobody here knows."""
+    return host == socket.gethostname() and process != os.getpid() and is_running(process)
