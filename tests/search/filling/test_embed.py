@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import pytest
 from pyarrow import parquet
 
 from diptych.common.errors import DiptychError
-from diptych.search.filling import embed_parts, remote
+from diptych.data.collection import DataProblem
+from diptych.search.filling import embed_parts, embed_read, remote
 from diptych.search.filling.embed import EmbedReport, embed
 from diptych.search.filling.entry_table import read_parquet
+from diptych.search.filling.parts_folder import PartsFolder
 from diptych.search.filling.walk import Choice
 from diptych.search.index import Index
 from tests.encoders.pictures import picture
@@ -72,6 +75,22 @@ def rows_of(folder: Path) -> dict[str, np.ndarray]:
 def bad_of(folder: Path) -> dict[str, str]:
     lines = [json.loads(line) for path in folder.glob("bad-*.jsonl") for line in path.read_text().splitlines()]
     return {line["key"]: line["reason"] for line in lines}
+
+
+def flaky(monkeypatch: pytest.MonkeyPatch, name: str, left: list[int]) -> list[str]:
+    """Have a method of the store in memory fail as often as `left` says; the paths that it was called with."""
+    store = type(fsspec.filesystem("memory"))
+    work, asked = getattr(store, name), list[str]()
+
+    def may_fail(self: Any, path: str, *args: Any, **options: Any) -> Any:
+        asked.append(path)
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OSError("the line is down")
+        return work(self, path, *args, **options)
+
+    monkeypatch.setattr(store, name, may_fail)
+    return asked
 
 
 def same_index(one: Index, other: Index) -> None:
@@ -173,15 +192,8 @@ def test_a_request_that_fails_is_made_again_and_one_that_goes_on_failing_costs_n
 ) -> None:
     memory = fsspec.filesystem("memory")
     memory.put(str(tiny.fill(tmp_path / "pictures", 4)), "/flaky", recursive=True)
-    read, left = memory.cat_file, [2]
-
-    def flaky(path: str, *args: Any, **options: Any) -> bytes:
-        left[0] -= 1
-        if left[0] >= 0:
-            raise OSError("the line is down")
-        return bytes(read(path, *args, **options))
-
-    monkeypatch.setattr(type(memory), "cat_file", lambda self, path, *a, **o: flaky(path, *a, **o))
+    left = [2]
+    flaky(monkeypatch, "cat_file", left)
     monkeypatch.setattr("diptych.search.filling.embed_read.FETCHING", 1)
     try:
         assert run(["memory://flaky"], tmp_path / "out", vse_folder).entries == 4
@@ -228,6 +240,43 @@ def test_only_missing_parts_are_embedded_and_bad_ones_again_when_asked(vse_folde
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert run([folder], out, vse_folder, part=2).speed is None
     assert run([folder], out, vse_folder, part=2, retry=True).before == 3
+
+
+@pytest.fixture
+def mended(vse_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Pictures in parts of two in memory://mended, of which one could not be read then, and can now."""
+    folder, memory = tiny.fill(tmp_path / "pictures", 4), fsspec.filesystem("memory")
+    with monkeypatch.context() as patch:
+        once = iter([DataProblem(str(folder / "003.png"), "cannot be read: the disk was away")])
+        patch.setattr(embed_read, "_fault_of", lambda file: next(once, None) if "003" in file.path else None)
+        assert run([folder], "memory://mended", vse_folder, part=2).bad == 1
+    yield folder
+    memory.rm("/mended", recursive=True)
+
+
+def test_what_was_unreadable_stays_told_until_its_part_is_there(
+    vse_folder: str, mended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        flaky(patch, "put_file", [1000])
+        with pytest.raises(DiptychError, match="the line is down"):
+            run([mended], "memory://mended", vse_folder, part=2, retry=True)
+    assert run([mended], "memory://mended", vse_folder, part=2).bad == 1
+    report = run([mended], "memory://mended", vse_folder, part=2, retry=True)
+    assert (report.entries, report.bad) == (2, 0)
+    assert not PartsFolder("memory://mended").names() & {"bad-00000.jsonl", "bad-00001.jsonl"}
+
+
+def test_only_a_list_that_is_there_is_removed_and_tried_again_where_that_fails(
+    vse_folder: str, mended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = flaky(monkeypatch, "rm_file", [2])
+    memory = fsspec.filesystem("memory")
+    del memory.store["/mended/part-00000.parquet"]
+    report = run([mended], "memory://mended", vse_folder, part=2, retry=True)
+    assert (report.entries, report.bad) == (4, 0)
+    assert asked == ["/mended/bad-00001.jsonl"] * 3
+    PartsFolder("memory://mended").remove("bad-00001.jsonl")  # is gone
 
 
 def test_only_what_its_own_dead_runs_left_is_swept(vse_folder: str, tmp_path: Path) -> None:

@@ -187,7 +187,6 @@ class PartsEmbedder:
 
     def _tell(self, part: PlanPart, bad: Sequence[DataProblem]) -> None:
         if not bad:
-            self.folder.remove(part.bad)  # an earlier try may have had some
             return
         lines = [json.dumps({"key": p.where, "reason": p.what}, ensure_ascii=False) for p in bad]
         with self.folder.writing(part.bad) as aside:

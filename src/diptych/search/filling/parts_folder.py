@@ -11,7 +11,7 @@ from pathlib import Path
 from diptych.common.errors import DiptychError
 from diptych.common.files import is_running
 from diptych.common.machine import writing
-from diptych.search.filling.remote import again, filesystem, is_url, local_copy, plain_place
+from diptych.search.filling.remote import NotThere, again, filesystem, is_url, local_copy, plain_place
 
 # How files are named while they are written: what they will be, then the host and the process that writes.
 _ASIDE = re.compile(r"\.(part-\d+\.parquet|bad-\d+\.jsonl|plan\.json)\.(.+)\.(\d+)\.part")
@@ -84,8 +84,8 @@ class PartsFolder:
             (Path(self.address) / name).unlink(missing_ok=True)
             return
         fs, root = filesystem(self.address)
-        with suppress(FileNotFoundError):
-            fs.rm_file(f"{root}/{name}")
+        with suppress(NotThere):
+            again(lambda: fs.rm_file(f"{root}/{name}"), f"{self.address}/{name}")
 
     def is_new(self) -> bool:
         """Whether nothing is there, but for what was begun and never took its name."""
