@@ -279,6 +279,27 @@ def test_only_a_list_that_is_there_is_removed_and_tried_again_where_that_fails(
     PartsFolder("memory://mended").remove("bad-00001.jsonl")  # is gone
 
 
+def test_what_other_processes_wrote_into_an_object_store_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, listed = fsspec.filesystem("memory"), dict[str, Any]()
+    ask = memory.ls
+
+    def ls(self: Any, path: str, detail: bool = True) -> Any:  # remembers, as the stores of clouds do
+        if path not in listed:
+            listed[path] = ask(path, detail=True)
+        return listed[path] if detail else [info["name"] for info in listed[path]]
+
+    monkeypatch.setattr(type(memory), "ls", ls)
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda self, path=None: listed.pop(path, None))
+    memory.pipe_file("/shared/plan.json", b"")
+    try:
+        assert PartsFolder("memory://shared").names() == {"plan.json"}
+        memory.pipe_file("/shared/bad-00000.jsonl", b"")  # no listing knows
+        assert PartsFolder("memory://shared").names() == {"plan.json", "bad-00000.jsonl"}
+    finally:
+        monkeypatch.undo()
+        memory.rm("/shared", recursive=True)
+
+
 def test_only_what_its_own_dead_runs_left_is_swept(vse_folder: str, tmp_path: Path) -> None:
     folder, out = tiny.fill(tmp_path / "pictures", 4), tmp_path / "out"
     host, ended = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])

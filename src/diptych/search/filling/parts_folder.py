@@ -42,6 +42,7 @@ class PartsFolder:
                 raise DiptychError("a file; expected a folder", where=self.address)
             return set(os.listdir(self.address)) if os.path.isdir(self.address) else set()
         fs, root = filesystem(self.address)
+        fs.invalidate_cache(root)  # other processes write here, too
         there = again(lambda: fs.ls(root, detail=False) if fs.exists(root) else [], self.address)
         return {str(path).rstrip("/").rpartition("/")[2] for path in there}
 
