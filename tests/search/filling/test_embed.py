@@ -300,6 +300,20 @@ def test_what_other_processes_wrote_into_an_object_store_is_seen(monkeypatch: py
         memory.rm("/shared", recursive=True)
 
 
+def test_rows_of_several_parts_may_name_the_same_pictures(vse_folder: str, tmp_path: Path) -> None:
+    tiny.fill(tmp_path, 2)
+    named = {"path": ["000.png", "001.png"] * 3, "stars": list(range(6))}
+    parquet.write_table(pyarrow.table(named), tmp_path / "named.parquet")
+    out = tmp_path / "out"
+    run([tmp_path / "named.parquet"], out, vse_folder, part=2)
+    together = {path.name: path.read_bytes() for path in out.glob("part-*")}
+    assert len(together) == 3
+    for name in together:
+        (out / name).unlink()
+        run([tmp_path / "named.parquet"], out, vse_folder, part=2)
+        assert (out / name).read_bytes() == together[name]  # as if it was read alone
+
+
 def test_only_what_its_own_dead_runs_left_is_swept(vse_folder: str, tmp_path: Path) -> None:
     folder, out = tiny.fill(tmp_path / "pictures", 4), tmp_path / "out"
     host, ended = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])
