@@ -247,8 +247,8 @@ def mended(vse_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Pictures in parts of two in memory://mended, of which one could not be read then, and can now."""
     folder, memory = tiny.fill(tmp_path / "pictures", 4), fsspec.filesystem("memory")
     with monkeypatch.context() as patch:
-        once = iter([DataProblem(str(folder / "003.png"), "cannot be read: the disk was away")])
-        patch.setattr(embed_read, "_fault_of", lambda file: next(once, None) if "003" in file.path else None)
+        once = iter([DataProblem(str(folder / "000.png"), "cannot be read: the disk was away")])
+        patch.setattr(embed_read, "_fault_of", lambda file: next(once, None) if "000" in file.path else None)
         assert run([folder], "memory://mended", vse_folder, part=2).bad == 1
     yield folder
     memory.rm("/mended", recursive=True)
@@ -272,11 +272,11 @@ def test_only_a_list_that_is_there_is_removed_and_tried_again_where_that_fails(
 ) -> None:
     asked = flaky(monkeypatch, "rm_file", [2])
     memory = fsspec.filesystem("memory")
-    del memory.store["/mended/part-00000.parquet"]
+    del memory.store["/mended/part-00001.parquet"]
     report = run([mended], "memory://mended", vse_folder, part=2, retry=True)
     assert (report.entries, report.bad) == (4, 0)
-    assert asked == ["/mended/bad-00001.jsonl"] * 3
-    PartsFolder("memory://mended").remove("bad-00001.jsonl")  # is gone
+    assert asked == ["/mended/bad-00000.jsonl"] * 3
+    PartsFolder("memory://mended").remove("bad-00000.jsonl")  # is gone
 
 
 def test_what_other_processes_wrote_into_an_object_store_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,10 +398,8 @@ def test_parts_that_are_not_whole_or_of_another_plan_or_model_are_not_imported(
         clip.import_(out)
 
 
-def test_an_import_that_was_killed_goes_on(vse_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, out = tiny.fill(tmp_path / "pictures", 6), tmp_path / "out"
-    run([folder], out, vse_folder, part=2)
-    index = Index.create(tmp_path / "i.db", vse_folder, device="cpu")
+def import_cut_off(index: Index, out: str | Path) -> None:
+    """Begin an import that is ended in its second part."""
     add, calls = index.store.add, []
 
     def cut_off(entries: Any) -> None:
@@ -410,10 +408,33 @@ def test_an_import_that_was_killed_goes_on(vse_folder: str, tmp_path: Path, monk
             raise KeyboardInterrupt
         add(entries)
 
-    monkeypatch.setattr(index.store, "add", cut_off)
-    with pytest.raises(KeyboardInterrupt):
-        index.import_(out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index.store, "add", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            index.import_(out)
+
+
+def test_an_import_that_was_killed_goes_on(vse_folder: str, tmp_path: Path) -> None:
+    folder, out = tiny.fill(tmp_path / "pictures", 6), tmp_path / "out"
+    run([folder], out, vse_folder, part=2)
+    index = Index.create(tmp_path / "i.db", vse_folder, device="cpu")
+    import_cut_off(index, out)
     assert len(index) == 2
     assert index.import_(out) == 4  # the first part is in
     assert len(index) == 6
     assert not [name for name in index.store.properties if name.startswith("importing:")]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_an_import_that_was_killed_begins_anew_where_parts_were_made_again(
+    vse_folder: str, tmp_path: Path, mended: Path, remote: bool
+) -> None:
+    out: str | Path = "memory://mended"
+    if not remote:
+        fsspec.filesystem("memory").get("/mended", str(tmp_path / "out"), recursive=True)
+        out = tmp_path / "out"
+    index = Index.create(tmp_path / "i.db", vse_folder, device="cpu")
+    import_cut_off(index, out)
+    assert len(index) == 1
+    run([mended], out, vse_folder, part=2, retry=True)
+    assert index.import_(out) == len(index) == 4

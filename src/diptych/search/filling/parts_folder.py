@@ -4,14 +4,15 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from diptych.common.errors import DiptychError
 from diptych.common.files import is_running
 from diptych.common.machine import writing
-from diptych.search.filling.remote import NotThere, again, filesystem, is_url, local_copy, plain_place
+from diptych.search.filling.remote import NotThere, again, changed_of, filesystem, is_url, local_copy, plain_place
 
 # How files are named while they are written: what they will be, then the host and the process that writes.
 _ASIDE = re.compile(r"\.(part-\d+\.parquet|bad-\d+\.jsonl|plan\.json)\.(.+)\.(\d+)\.part")
@@ -41,10 +42,15 @@ class PartsFolder:
             if os.path.exists(self.address) and not os.path.isdir(self.address):
                 raise DiptychError("a file; expected a folder", where=self.address)
             return set(os.listdir(self.address)) if os.path.isdir(self.address) else set()
-        fs, root = filesystem(self.address)
-        fs.invalidate_cache(root)  # other processes write here, too
-        there = again(lambda: fs.ls(root, detail=False) if fs.exists(root) else [], self.address)
-        return {str(path).rstrip("/").rpartition("/")[2] for path in there}
+        return set(self._infos())
+
+    def stamps(self, names: Sequence[str]) -> list[tuple[int, int]]:
+        """Size and time of change of files that are there: others, once one is written again."""
+        if not self._remote:
+            found = [os.stat(os.path.join(self.address, name)) for name in names]
+            return [(status.st_size, status.st_mtime_ns) for status in found]
+        infos = self._infos()
+        return [(int(infos[name].get("size") or 0), changed_of(infos[name])) for name in names]
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Path]:
@@ -103,6 +109,13 @@ class PartsFolder:
         """Take away what was left behind."""
         for name in self.left_behind():
             self.remove(name)
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        """What an object store says of each file."""
+        fs, root = filesystem(self.address)
+        fs.invalidate_cache(root)  # other processes write here, too
+        infos = again(lambda: fs.ls(root, detail=True) if fs.exists(root) else [], self.address)
+        return {str(info["name"]).rstrip("/").rpartition("/")[2]: info for info in infos}
 
 
 def _is_written(host: str, process: int) -> bool:
