@@ -32,7 +32,7 @@ def remove_left_over(path: Path) -> None:
     """Remove what processes of this machine that were killed while they wrote `path` have left beside it."""
     for aside in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         number = aside.name.split(".")[-2]
-        if number.isdecimal() and not _runs(int(number)):
+        if number.isdecimal() and not is_running(int(number)):
             with suppress(OSError):
                 aside.unlink(missing_ok=True)
 
@@ -45,7 +45,8 @@ def reserve(file: int, size: int) -> None:
         os.truncate(file, size)
 
 
-def _runs(process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Whether a process of this machine is there."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

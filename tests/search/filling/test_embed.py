@@ -1,9 +1,11 @@
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ import pytest
 from pyarrow import parquet
 
 from diptych.common.errors import DiptychError
-from diptych.search.filling import embed_parts, remote
+from diptych.data.collection import DataProblem
+from diptych.search.filling import embed_parts, embed_read, remote
 from diptych.search.filling.embed import EmbedReport, embed
 from diptych.search.filling.entry_table import read_parquet
+from diptych.search.filling.parts_folder import PartsFolder
 from diptych.search.filling.walk import Choice
 from diptych.search.index import Index
 from tests.encoders.pictures import picture
@@ -71,6 +75,22 @@ def rows_of(folder: Path) -> dict[str, np.ndarray]:
 def bad_of(folder: Path) -> dict[str, str]:
     lines = [json.loads(line) for path in folder.glob("bad-*.jsonl") for line in path.read_text().splitlines()]
     return {line["key"]: line["reason"] for line in lines}
+
+
+def flaky(monkeypatch: pytest.MonkeyPatch, name: str, left: list[int]) -> list[str]:
+    """Have a method of the store in memory fail as often as `left` says; the paths that it was called with."""
+    store = type(fsspec.filesystem("memory"))
+    work, asked = getattr(store, name), list[str]()
+
+    def may_fail(self: Any, path: str, *args: Any, **options: Any) -> Any:
+        asked.append(path)
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OSError("the line is down")
+        return work(self, path, *args, **options)
+
+    monkeypatch.setattr(store, name, may_fail)
+    return asked
 
 
 def same_index(one: Index, other: Index) -> None:
@@ -172,15 +192,8 @@ def test_a_request_that_fails_is_made_again_and_one_that_goes_on_failing_costs_n
 ) -> None:
     memory = fsspec.filesystem("memory")
     memory.put(str(tiny.fill(tmp_path / "pictures", 4)), "/flaky", recursive=True)
-    read, left = memory.cat_file, [2]
-
-    def flaky(path: str, *args: Any, **options: Any) -> bytes:
-        left[0] -= 1
-        if left[0] >= 0:
-            raise OSError("the line is down")
-        return bytes(read(path, *args, **options))
-
-    monkeypatch.setattr(type(memory), "cat_file", lambda self, path, *a, **o: flaky(path, *a, **o))
+    left = [2]
+    flaky(monkeypatch, "cat_file", left)
     monkeypatch.setattr("diptych.search.filling.embed_read.FETCHING", 1)
     try:
         assert run(["memory://flaky"], tmp_path / "out", vse_folder).entries == 4
@@ -227,6 +240,104 @@ def test_only_missing_parts_are_embedded_and_bad_ones_again_when_asked(vse_folde
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert run([folder], out, vse_folder, part=2).speed is None
     assert run([folder], out, vse_folder, part=2, retry=True).before == 3
+
+
+@pytest.fixture
+def mended(vse_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Pictures in parts of two in memory://mended, of which one could not be read then, and can now."""
+    folder, memory = tiny.fill(tmp_path / "pictures", 4), fsspec.filesystem("memory")
+    with monkeypatch.context() as patch:
+        once = iter([DataProblem(str(folder / "000.png"), "cannot be read: the disk was away")])
+        patch.setattr(embed_read, "_fault_of", lambda file: next(once, None) if "000" in file.path else None)
+        assert run([folder], "memory://mended", vse_folder, part=2).bad == 1
+    yield folder
+    memory.rm("/mended", recursive=True)
+
+
+def test_what_was_unreadable_stays_told_until_its_part_is_there(
+    vse_folder: str, mended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        flaky(patch, "put_file", [1000])
+        with pytest.raises(DiptychError, match="the line is down"):
+            run([mended], "memory://mended", vse_folder, part=2, retry=True)
+    assert run([mended], "memory://mended", vse_folder, part=2).bad == 1
+    report = run([mended], "memory://mended", vse_folder, part=2, retry=True)
+    assert (report.entries, report.bad) == (2, 0)
+    assert not PartsFolder("memory://mended").names() & {"bad-00000.jsonl", "bad-00001.jsonl"}
+
+
+def test_only_a_list_that_is_there_is_removed_and_tried_again_where_that_fails(
+    vse_folder: str, mended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = flaky(monkeypatch, "rm_file", [2])
+    memory = fsspec.filesystem("memory")
+    del memory.store["/mended/part-00001.parquet"]
+    report = run([mended], "memory://mended", vse_folder, part=2, retry=True)
+    assert (report.entries, report.bad) == (4, 0)
+    assert asked == ["/mended/bad-00000.jsonl"] * 3
+    PartsFolder("memory://mended").remove("bad-00000.jsonl")  # is gone
+
+
+def test_what_other_processes_wrote_into_an_object_store_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, listed = fsspec.filesystem("memory"), dict[str, Any]()
+    ask = memory.ls
+
+    def ls(self: Any, path: str, detail: bool = True) -> Any:  # remembers, as the stores of clouds do
+        if path not in listed:
+            listed[path] = ask(path, detail=True)
+        return listed[path] if detail else [info["name"] for info in listed[path]]
+
+    monkeypatch.setattr(type(memory), "ls", ls)
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda self, path=None: listed.pop(path, None))
+    memory.pipe_file("/shared/plan.json", b"")
+    try:
+        assert PartsFolder("memory://shared").names() == {"plan.json"}
+        memory.pipe_file("/shared/bad-00000.jsonl", b"")  # no listing knows
+        assert PartsFolder("memory://shared").names() == {"plan.json", "bad-00000.jsonl"}
+    finally:
+        monkeypatch.undo()
+        memory.rm("/shared", recursive=True)
+
+
+def test_rows_of_several_parts_may_name_the_same_pictures(vse_folder: str, tmp_path: Path) -> None:
+    tiny.fill(tmp_path, 2)
+    named = {"path": ["000.png", "001.png"] * 3, "stars": list(range(6))}
+    parquet.write_table(pyarrow.table(named), tmp_path / "named.parquet")
+    out = tmp_path / "out"
+    run([tmp_path / "named.parquet"], out, vse_folder, part=2)
+    together = {path.name: path.read_bytes() for path in out.glob("part-*")}
+    assert len(together) == 3
+    for name in together:
+        (out / name).unlink()
+        run([tmp_path / "named.parquet"], out, vse_folder, part=2)
+        assert (out / name).read_bytes() == together[name]  # as if it was read alone
+
+
+def test_only_what_its_own_dead_runs_left_is_swept(vse_folder: str, tmp_path: Path) -> None:
+    folder, out = tiny.fill(tmp_path / "pictures", 4), tmp_path / "out"
+    host, ended = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    own = f".plan.json.{host}.{ended.pid}.part"  # killed before it had a plan
+    out.mkdir()
+    (out / own).touch()
+    (out / ".film.mkv.part").touch()
+    with pytest.raises(DiptychError, match="out: is not empty and holds no plan"):
+        run([folder], out, vse_folder, part=2)
+    assert sorted(os.listdir(out)) == [".film.mkv.part", own]
+    (out / ".film.mkv.part").unlink()
+    run([folder], out, vse_folder, part=2)
+    assert sorted(os.listdir(out)) == ["part-00000.parquet", "part-00001.parquet", "plan.json"]
+    written = f".part-00001.parquet.{host}.{os.getppid()}.part"  # by a run under way
+    kept = [".film.mkv.part", f".notes.json.{host}.{ended.pid}.part", written]
+    left = [f".part-00001.parquet.{host}.{ended.pid}.part", ".bad-00001.jsonl.other.example.org.1.part"]
+    for name in [*kept, *left]:
+        (out / name).touch()
+    with pytest.raises(DiptychError, match="begun with part 2, not 3"):
+        run([folder], out, vse_folder, part=3)
+    assert set(left) < set(os.listdir(out))
+    run([folder], out, vse_folder, part=2)
+    assert sorted(name for name in os.listdir(out) if name.startswith(".")) == sorted(kept)
 
 
 def test_another_source_model_or_option_is_told(vse_folder: str, dive_folder: str, tmp_path: Path) -> None:
@@ -287,10 +398,8 @@ def test_parts_that_are_not_whole_or_of_another_plan_or_model_are_not_imported(
         clip.import_(out)
 
 
-def test_an_import_that_was_killed_goes_on(vse_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, out = tiny.fill(tmp_path / "pictures", 6), tmp_path / "out"
-    run([folder], out, vse_folder, part=2)
-    index = Index.create(tmp_path / "i.db", vse_folder, device="cpu")
+def import_cut_off(index: Index, out: str | Path) -> None:
+    """Begin an import that is ended in its second part."""
     add, calls = index.store.add, []
 
     def cut_off(entries: Any) -> None:
@@ -299,10 +408,33 @@ def test_an_import_that_was_killed_goes_on(vse_folder: str, tmp_path: Path, monk
             raise KeyboardInterrupt
         add(entries)
 
-    monkeypatch.setattr(index.store, "add", cut_off)
-    with pytest.raises(KeyboardInterrupt):
-        index.import_(out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index.store, "add", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            index.import_(out)
+
+
+def test_an_import_that_was_killed_goes_on(vse_folder: str, tmp_path: Path) -> None:
+    folder, out = tiny.fill(tmp_path / "pictures", 6), tmp_path / "out"
+    run([folder], out, vse_folder, part=2)
+    index = Index.create(tmp_path / "i.db", vse_folder, device="cpu")
+    import_cut_off(index, out)
     assert len(index) == 2
     assert index.import_(out) == 4  # the first part is in
     assert len(index) == 6
     assert not [name for name in index.store.properties if name.startswith("importing:")]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_an_import_that_was_killed_begins_anew_where_parts_were_made_again(
+    vse_folder: str, tmp_path: Path, mended: Path, remote: bool
+) -> None:
+    out: str | Path = "memory://mended"
+    if not remote:
+        fsspec.filesystem("memory").get("/mended", str(tmp_path / "out"), recursive=True)
+        out = tmp_path / "out"
+    index = Index.create(tmp_path / "i.db", vse_folder, device="cpu")
+    import_cut_off(index, out)
+    assert len(index) == 1
+    run([mended], out, vse_folder, part=2, retry=True)
+    assert index.import_(out) == len(index) == 4

@@ -1,6 +1,7 @@
 """An embedder's quick forms: the same vectors but for little, or none at all."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from diptych.encoders.images import PixelConfig
 from diptych.encoders.quick import encoders as quick_encoders
 from diptych.encoders.quick.folded import fold
 from diptych.encoders.quick.int8_ranges import FILE, measured_ranges, write_ranges
+from diptych.encoders.quick.runtime import CompiledGraph
 from diptych.encoders.texts import TransformerConfig
 from diptych.matchers.base import Matcher
 from diptych.matchers.catalog import build_matcher
@@ -152,6 +154,32 @@ def test_without_the_runtime_or_where_it_fails_nothing_changes(folder: Path, mon
             embedder.hasten_texts()
             assert (precision(embedder), embedder._quick_texts) == (None, None)
             assert embedder.embed_texts(SENTENCES).shape == (3, 1, 8)
+
+
+@pytest.mark.parametrize("step", ["made", "used"])
+def test_where_the_8_bit_form_fails_the_next_one_is_taken(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    made: list[CompiledGraph] = []
+
+    class FirstFails(CompiledGraph):
+        def __init__(self, graph: Any) -> None:
+            made.append(self)
+            if step == "made" and len(made) == 1:
+                raise RuntimeError("no such instruction")
+            super().__init__(graph)
+
+        def __call__(self, values: np.ndarray) -> np.ndarray:
+            if self is made[0]:
+                raise RuntimeError("no such instruction")
+            return super().__call__(values)
+
+    monkeypatch.setattr(quick_encoders, "CompiledGraph", FirstFails)
+    embedder = load_embedder(folder, "cpu")
+    before = embedder.embed_pictures(PICTURES)
+    embedder.hasten_pictures()
+    assert precision(embedder) == "float32"
+    np.testing.assert_allclose(embedder.embed_pictures(PICTURES), before, atol=1e-4)
 
 
 def test_the_model_that_ships_has_an_8_bit_form() -> None:

@@ -50,7 +50,7 @@ class QuickTexts:
 
 
 def quick_images(encoder: nn.Module, folder: Path | None) -> Iterator[QuickImages]:
-    """Quick forms of an image encoder in eval mode, the quickest first; none where there is none.
+    """Quick forms of an image encoder in eval mode, the quickest first; those that the runtime can make.
 
     folder: of the model, which may hold the ranges of its 8-bit form
     """
@@ -60,10 +60,14 @@ def quick_images(encoder: nn.Module, folder: Path | None) -> Iterator[QuickImage
     if blocks is None:
         return
     count = sum(len(block.convolutions) for block in blocks)
-    ranges = read_ranges(folder, encoder, count)
-    if ranges is not None:
-        yield QuickImages(CompiledGraph(image_graph(blocks, encoder.backbone.preprocess, ranges)), "int8")
-    yield QuickImages(CompiledGraph(image_graph(blocks, encoder.backbone.preprocess, [None] * count)), "float32")
+    for precision, ranges in (("int8", read_ranges(folder, encoder, count)), ("float32", [None] * count)):
+        if ranges is None:
+            continue
+        try:
+            graph = CompiledGraph(image_graph(blocks, encoder.backbone.preprocess, ranges))
+        except Exception:  # a runtime that cannot make one form may still make the next
+            continue
+        yield QuickImages(graph, precision)
 
 
 def quick_texts(encoder: nn.Module) -> QuickTexts | None:

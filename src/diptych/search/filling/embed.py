@@ -92,18 +92,19 @@ def embed(
         "keep-locals": None if keep_locals is None else canonical_name(keep_locals),
     }
     embedder: Embedder | None = None
-    folder.sweep()
     plan = read_plan(folder)
     if plan is not None:
         plan.check(canonical_name(model), options, parts, folder.address)
     else:
         embedder, plan = _begin(folder, model, keep_locals, device, options, parts)
+    folder.sweep()  # only now is it known to be a folder of parts
     there = folder.names()
     missing = [p for p in plan.parts if p.name not in there or (retry and p.bad in there)]
     entries, speed = 0, None
     if missing:
         engine = _engine(plan, folder, pool, embedder, device, batch_size, threads)
-        entries = _run(engine, missing, len(plan.parts))
+        told = {part.number: part.bad for part in missing if part.bad in there}
+        entries = _run(engine, missing, len(plan.parts), folder, told)
         speed = engine.speed()
         folder.sweep()
     return EmbedReport(
@@ -131,7 +132,7 @@ def _begin(
     """A new plan, written down, and the model, which is loaded to know it again."""
     from diptych.search.models.embedder import load_embedder
 
-    if folder.names():
+    if not folder.is_new():
         raise DiptychError("is not empty and holds no plan; expected a new folder for the parts", where=folder.address)
     embedder = load_embedder(model, device)
     kept = None if keep_locals is None else locals_of(keep_locals)
@@ -159,14 +160,21 @@ def _engine(
     return PlainEngine(PartsEmbedder(plan, folder, embedder, batch_size=batch_size, threads=threads))
 
 
-def _run(engine: "EmbedEngine", parts: Sequence[PlanPart], all_parts: int) -> int:
-    """Embed parts under a progress bar; how many entries they hold."""
+def _run(
+    engine: "EmbedEngine", parts: Sequence[PlanPart], all_parts: int, folder: PartsFolder, told: dict[int, str]
+) -> int:
+    """Embed parts under a progress bar; how many entries they hold.
+
+    told: by a part's number the list of what could not be read before, which goes once the part is there without fault
+    """
     entries = bad = 0
     done_parts = all_parts - len(parts)
     with progress_bar("items") as bar:
         task = bar.add_task("embedding", total=_items(parts), note=f"part {done_parts} of {all_parts}")
         for done in engine.embed(parts, lambda items: bar.update(task, advance=items)):
             entries, bad, done_parts = entries + done.entries, bad + done.bad, done_parts + 1
+            if not done.bad and done.number in told:
+                folder.remove(told[done.number])
             note = f"part {done_parts:,} of {all_parts:,}" + (f", {bad:,} unreadable" if bad else "")
             bar.update(task, note=note)
     return entries

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from diptych.common.read_ahead import check_sizes, in_order, read_ahead
@@ -43,6 +43,18 @@ class PartDone:
     bad: int
 
 
+@dataclass(frozen=True)
+class _BegunPart:
+    """A part that is read, until it is written; the next ones are begun meanwhile.
+
+    bad: what cannot be read; given: columns that were given for pictures, by their keys
+    """
+
+    source: OpenedPart
+    bad: list[DataProblem] = field(default_factory=list)
+    given: dict[str, dict[str, Value]] = field(default_factory=dict)
+
+
 class PartsEmbedder:
     """A plan's model at work on its parts.
 
@@ -71,9 +83,7 @@ class PartsEmbedder:
         self.threads = check_sizes(self.size, threads)
         self.cores = cores or os.cpu_count() or 1
         self._sample: PreparedBatch | None = None
-        self._open: dict[int, OpenedPart] = {}
-        self._bad: dict[int, list[DataProblem]] = {}
-        self._given: dict[str, dict[str, Value]] = {}
+        self._begun: dict[int, _BegunPart] = {}
 
     @classmethod
     def load(
@@ -101,9 +111,9 @@ class PartsEmbedder:
                 yield self._write(part, _until_end(outcomes, advance))
         finally:
             outcomes.close()
-            for source in self._open.values():
-                source.close()
-            self._open.clear()
+            for begun in self._begun.values():
+                begun.source.close()
+            self._begun.clear()
 
     def model_rate(self) -> float | None:
         """Pictures a second of the model alone, on a batch that was decoded before; None where there was none."""
@@ -134,18 +144,17 @@ class PartsEmbedder:
         # Files of an object store are fetched one part ahead.
         with closing(in_order(OpenedPart, parts, 1, 1)) as sources:
             for source in sources:
-                self._open[source.part.number] = source
-                yield from batches_of(self._entries(source), self.size)
+                begun = self._begun[source.part.number] = _BegunPart(source)
+                yield from batches_of(self._entries(begun), self.size)
                 yield []
 
-    def _entries(self, source: OpenedPart) -> Iterator[NewEntry]:
-        bad = self._bad.setdefault(source.part.number, [])
-        for piece in source.pieces(self.plan.what):
+    def _entries(self, begun: _BegunPart) -> Iterator[NewEntry]:
+        for piece in begun.source.pieces(self.plan.what):
             if isinstance(piece, DataProblem):
-                bad.append(piece)
+                begun.bad.append(piece)
                 continue
-            if piece.metadata:
-                self._given[piece.key] = piece.metadata
+            if piece.metadata and piece.kind == "picture":
+                begun.given[piece.key] = piece.metadata
             yield piece
 
     def _prepare(self, batch: Sequence[NewEntry]) -> PreparedBatch:
@@ -167,31 +176,32 @@ class PartsEmbedder:
                     if isinstance(outcome, Failed):
                         failed.append(DataProblem(outcome.key, outcome.problem.what))
                     elif isinstance(outcome, Entry):
-                        waiting.append(self._sealed(outcome))
+                        waiting.append(_sealed(outcome, self._begun[part.number].given))
                     if len(waiting) == ROWS:
                         table.write(waiting)
                         count, waiting = count + ROWS, []
                 table.write(waiting)
                 count += len(waiting)
-            source, bad = self._open.pop(part.number), [*self._bad.pop(part.number), *failed]
+            begun = self._begun.pop(part.number)
+            source, bad = begun.source, [*begun.bad, *failed]
             source.close()
             self._tell(part, [DataProblem(source.told(p.where), source.told(p.what)) for p in bad])
         return PartDone(part.number, count, len(bad))
 
-    def _sealed(self, entry: Entry) -> Entry:
-        """The entry with a digest that tells which columns were given for it, as an index keeps it."""
-        if entry.kind != "picture":
-            return entry
-        digest = digest_with(entry.stamp.digest, self._given.pop(entry.key, None))
-        return replace(entry, stamp=replace(entry.stamp, digest=digest))
-
     def _tell(self, part: PlanPart, bad: Sequence[DataProblem]) -> None:
         if not bad:
-            self.folder.remove(part.bad)  # an earlier try may have had some
             return
         lines = [json.dumps({"key": p.where, "reason": p.what}, ensure_ascii=False) for p in bad]
         with self.folder.writing(part.bad) as aside:
             aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _sealed(entry: Entry, given: dict[str, dict[str, Value]]) -> Entry:
+    """The entry with a digest that tells which columns were given for it, as an index keeps it."""
+    if entry.kind != "picture":
+        return entry
+    digest = digest_with(entry.stamp.digest, given.get(entry.key))
+    return replace(entry, stamp=replace(entry.stamp, digest=digest))
 
 
 def _until_end(outcomes: Iterator[list[Outcome]], advance: Callable[[int], None]) -> Iterator[list[Outcome]]:

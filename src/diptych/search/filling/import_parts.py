@@ -1,5 +1,6 @@
 """A folder of parts into any store."""
 
+import hashlib
 from collections.abc import Callable
 
 from diptych.common.errors import DiptychError
@@ -11,7 +12,7 @@ from diptych.search.filling.parts_folder import PartsFolder
 from diptych.search.models.fingerprint import Fingerprint
 from diptych.search.stores.store import Store
 
-# While parts of a plan are put into a store, its property of this name says how many are in.
+# While parts of a plan are put into a store, its property of this name says how many are in, and of which files.
 IMPORTING = "importing:"
 
 
@@ -34,17 +35,21 @@ def whole_plan(folder: PartsFolder) -> EmbedPlan:
 def import_parts(store: Store, folder: PartsFolder, adopt: Callable[[Fingerprint], None]) -> int:
     """Add the entries of all parts; how many. After a kill it goes on with the part that it was at.
 
+    Where parts were made again meanwhile it begins anew; what is in already is then written over.
+
     adopt: sees that the store is meant for the model that the parts were made with
     """
     plan = whole_plan(folder)
     adopt(plan.model)
     progress = IMPORTING + plan.id
-    begun, count = int(store.properties.get(progress, "0")), 0
+    files = hashlib.blake2b(repr(folder.stamps([p.name for p in plan.parts])).encode(), digest_size=8).hexdigest()
+    done, _, of = store.properties.get(progress, "").partition(" ")
+    begun, count = int(done) if of == files else 0, 0
     with progress_bar("parts") as bar:
         task = bar.add_task("importing", total=len(plan.parts), completed=begun, note="")
         for part in plan.parts[begun:]:
             count += _import(store, folder, plan, part)
-            store.set_properties({progress: str(part.number + 1)})
+            store.set_properties({progress: f"{part.number + 1} {files}"})
             bar.update(task, advance=1, note=f"{count:,} entries")
     store.delete_properties([progress])
     return count

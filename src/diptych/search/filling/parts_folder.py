@@ -1,18 +1,21 @@
 """The folder that parts are written into, on a disk that machines share or in an object store."""
 
 import os
+import re
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from diptych.common.errors import DiptychError
+from diptych.common.files import is_running
 from diptych.common.machine import writing
-from diptych.search.filling.remote import again, filesystem, is_url, local_copy, plain_place
+from diptych.search.filling.remote import NotThere, again, changed_of, filesystem, is_url, local_copy, plain_place
 
-# How names end while a file is written.
-ASIDE = ".part"
+# How files are named while they are written: what they will be, then the host and the process that writes.
+_ASIDE = re.compile(r"\.(part-\d+\.parquet|bad-\d+\.jsonl|plan\.json)\.(.+)\.(\d+)\.part")
 
 
 def is_parts_folder(place: str | Path) -> bool:
@@ -39,9 +42,15 @@ class PartsFolder:
             if os.path.exists(self.address) and not os.path.isdir(self.address):
                 raise DiptychError("a file; expected a folder", where=self.address)
             return set(os.listdir(self.address)) if os.path.isdir(self.address) else set()
-        fs, root = filesystem(self.address)
-        there = again(lambda: fs.ls(root, detail=False) if fs.exists(root) else [], self.address)
-        return {str(path).rstrip("/").rpartition("/")[2] for path in there}
+        return set(self._infos())
+
+    def stamps(self, names: Sequence[str]) -> list[tuple[int, int]]:
+        """Size and time of change of files that are there: others, once one is written again."""
+        if not self._remote:
+            found = [os.stat(os.path.join(self.address, name)) for name in names]
+            return [(status.st_size, status.st_mtime_ns) for status in found]
+        infos = self._infos()
+        return [(int(infos[name].get("size") or 0), changed_of(infos[name])) for name in names]
 
     @contextmanager
     def reading(self, name: str) -> Iterator[Path]:
@@ -64,7 +73,7 @@ class PartsFolder:
                 again(lambda: fs.put_file(str(aside), f"{root}/{name}"), f"{self.address}/{name}")
             return
         path = Path(self.address) / name
-        aside = path.with_name(f".{name}.{socket.gethostname()}.{os.getpid()}{ASIDE}")
+        aside = path.with_name(f".{name}.{socket.gethostname()}.{os.getpid()}.part")
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -82,14 +91,33 @@ class PartsFolder:
             (Path(self.address) / name).unlink(missing_ok=True)
             return
         fs, root = filesystem(self.address)
-        with suppress(FileNotFoundError):
-            fs.rm_file(f"{root}/{name}")
+        with suppress(NotThere):
+            again(lambda: fs.rm_file(f"{root}/{name}"), f"{self.address}/{name}")
+
+    def is_new(self) -> bool:
+        """Whether nothing is there, but for what was begun and never took its name."""
+        return all(_ASIDE.fullmatch(name) for name in self.names())
 
     def left_behind(self, name: str = "") -> list[str]:
         """What processes left that were ended while they wrote; of one name, or of all."""
-        return [n for n in self.names() if n.startswith(f".{name}") and n.endswith(ASIDE)]
+        if self._remote:  # what is written there is aside on the disk of who writes
+            return []
+        found = [(n, _ASIDE.fullmatch(n)) for n in self.names()]
+        return [n for n, told in found if told and name in ("", told[1]) and not _is_written(told[2], int(told[3]))]
 
     def sweep(self) -> None:
         """Take away what was left behind."""
         for name in self.left_behind():
             self.remove(name)
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        """What an object store says of each file."""
+        fs, root = filesystem(self.address)
+        fs.invalidate_cache(root)  # other processes write here, too
+        infos = again(lambda: fs.ls(root, detail=True) if fs.exists(root) else [], self.address)
+        return {str(info["name"]).rstrip("/").rpartition("/")[2]: info for info in infos}
+
+
+def _is_written(host: str, process: int) -> bool:
+    """Whether another process of this machine is at it; of other machines' nobody here knows."""
+    return host == socket.gethostname() and process != os.getpid() and is_running(process)

@@ -67,7 +67,7 @@ def list_url(url: str, choice: Choice, skipped: Counter[str]) -> list[FoundFile]
         if kind is None or kind == "raw" or not can_be_read(kind) or not (named or choice.wants(kind)):
             skipped[ending_of(path)] += 1
             continue
-        found.append(FoundFile(fs.unstrip_protocol(path), kind, int(info.get("size") or 0), _changed(info)))
+        found.append(FoundFile(fs.unstrip_protocol(path), kind, int(info.get("size") or 0), changed_of(info)))
     return sorted(found, key=lambda file: file.order)
 
 
@@ -111,7 +111,7 @@ def _infos(fs: Any, root: str) -> dict[str, dict[str, Any]]:
     return {path: info for path, info in infos.items() if info.get("type") == "file"}
 
 
-def _changed(info: dict[str, Any]) -> int:
+def changed_of(info: dict[str, Any]) -> int:
     """When an object was changed, in nanoseconds since 1970; 0 where its store does not say."""
     told = next((info[name] for name in _CHANGED if info.get(name) is not None), None)
     if isinstance(told, str):

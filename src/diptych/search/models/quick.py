@@ -27,10 +27,16 @@ def agreeing_images(
     matcher: Matcher, folder: Path | None, pixels: Sequence[np.ndarray], expected: np.ndarray, vectors: Vectors
 ) -> QuickImages | None:
     """The quickest form of the image encoder that makes of prepared pictures what is expected (n, K, d); or None."""
+
+    def agrees(form: QuickImages) -> bool:
+        try:
+            return _agree(vectors(form(pixels)), expected)
+        except Exception:  # a form that fails here, for whatever reason, is as good as none
+            return False
+
     try:
-        forms = quick_images(matcher.image_encoder, folder)
-        return next((form for form in forms if _agree(vectors(form(pixels)), expected)), None)
-    except Exception:  # a runtime that fails here, for whatever reason, is as good as none
+        return next(filter(agrees, quick_images(matcher.image_encoder, folder)), None)
+    except Exception:  # as above
         return None
 
 
