@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
 from pathlib import Path
 
 import httpx
@@ -23,9 +23,10 @@ from PIL import Image
 
 from diptych.cli.main import run
 from diptych.common.errors import DiptychError
+from diptych.search.index import Index
 from diptych.web.service.shared import Shared
 from diptych.web.settings import ServerSettings
-from diptych.web.worker import Work, _end_with
+from diptych.web.worker import Work, _end_with, _may_go, work
 from diptych.web.workers import Crew, Signals
 from tests.encoders.pictures import picture
 from tests.web.models import own_folders, vse_folder
@@ -297,11 +298,57 @@ def test_a_worker_ends_with_its_supervisor() -> None:
     assert process.exitcode == -signal.SIGTERM
 
 
+def test_one_that_has_loaded_when_its_supervisor_is_gone_does_not_serve() -> None:
+    ours, theirs = Pipe()
+    ours.close()
+    assert not _may_go(theirs)
+    theirs.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (PermissionError(13, "Permission denied", "model.pt"), "model.pt: Permission denied"),
+        (MemoryError(), "there is not enough memory for this; take smaller batches, pictures or models"),
+    ],
+)
+@pytest.mark.parametrize("heard", [True, False])
+def test_what_the_machine_refuses_while_loading_is_one_sentence(
+    error: Exception, sentence: str, heard: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))  # which `work` sets, and is taken back here
+    monkeypatch.setattr(Index, "open", refuse)
+    task = Work(ServerSettings(token=TOKEN, workers=2), "index.db", "cpu", Shared(tmp_path, "secret"))
+    ours, theirs = Pipe()
+    if not heard:
+        ours.close()
+    with socket.socket() as listener, theirs:
+        work(task, listener, theirs)
+    if heard:
+        assert ours.recv() == sentence
+        ours.close()
+
+
+def test_the_port_closes_before_the_workers_have_ended(tmp_path: Path) -> None:
+    task = Work(ServerSettings(token=TOKEN, workers=2), "index.db", "cpu", Shared(tmp_path, "secret"))
+    signals = Signals()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        with Crew(task, listener, signals):
+            socket.create_connection(address).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+    signals.close()
+
+
 def test_one_that_cannot_load_ends_all_with_its_sentence(tmp_path: Path) -> None:
     shared = Shared(tmp_path, "secret")
-    work = Work(ServerSettings(token=TOKEN, workers=2), str(tmp_path / "none.db"), "cpu", shared)
+    task = Work(ServerSettings(token=TOKEN, workers=2), str(tmp_path / "none.db"), "cpu", shared)
     signals = Signals()
-    with socket.socket() as listener, Crew(work, listener, signals) as crew:
+    with socket.socket() as listener, Crew(task, listener, signals) as crew:
         with pytest.raises(DiptychError, match=r"none\.db: no such index"):
             crew.load()
         processes = [worker.process for worker in crew._workers]
