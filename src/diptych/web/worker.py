@@ -33,7 +33,7 @@ class Work:
 def work(work: Work, listener: socket.socket, supervisor: Connection) -> None:
     """Load everything, say so, and serve from when it is told to until SIGTERM, or until the supervisor is gone.
 
-    An error of the machine or of what it was given is told as its sentence: to the supervisor, in place of `LOADED`, and
+    An error of the machine or of what it was given is told as its sentence: to the supervisor, in place of `LOADED`;
     when this process serves already, on its standard error.
     """
     # Read when prometheus_client is loaded, below: from then on its figures are those of all workers.
