@@ -123,8 +123,9 @@ def test_a_full_process_leaves_connections_to_those_that_share_its_port() -> Non
                 await reader.readuntil(b"ok")
             third, writer = await asyncio.open_connection("127.0.0.1", port)
             listener.setblocking(False)
+            await asyncio.sleep(0.1)  # in which the full one would take it
             # As another process does, which would wait in vain if the full one had taken it.
-            taken, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(listener), 30)
+            taken, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(listener), 10)
             taken.sendall(b"hello")
             assert await third.readexactly(5) == b"hello"
             taken.close()
