@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from uvicorn.server import ServerState
 
 from diptych.web import connections
 from diptych.web.connections import BoundedProtocol, most_connections
+from diptych.web.servers import SharingServer
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -106,3 +108,35 @@ def test_there_are_fewer_connections_than_files(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr("resource.getrlimit", lambda _, files=files: (files, files))
         assert most_connections() == wanted
         assert most_connections(2) == min(wanted, 500)
+
+
+def test_a_full_process_leaves_connections_to_those_that_share_its_port() -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            config = uvicorn.Config(app, log_level="critical", lifespan="off", http=BoundedProtocol)
+            full = SharingServer(config, lambda: None, listener.dup(), 2)
+            running = asyncio.create_task(full._serve([]))
+            held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            for reader, writer in held:
+                writer.write(REQUEST)
+                await reader.readuntil(b"ok")
+            third, writer = await asyncio.open_connection("127.0.0.1", port)
+            listener.setblocking(False)
+            await asyncio.sleep(0.1)  # in which the full one would take it
+            # As another process does, which would wait in vain if the full one had taken it.
+            taken, _ = await asyncio.wait_for(asyncio.get_running_loop().sock_accept(listener), 10)
+            taken.sendall(b"hello")
+            assert await third.readexactly(5) == b"hello"
+            taken.close()
+            writer.close()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)  # which waits until there is room
+            writer.write(REQUEST)
+            held[0][1].close()
+            assert (await asyncio.wait_for(reader.readuntil(b"ok"), 30)).startswith(b"HTTP/1.1 200")
+            writer.close()
+            held[1][1].close()
+            full.should_exit = True
+            await running
+
+    asyncio.run(run())

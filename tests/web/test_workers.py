@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
 from pathlib import Path
 
 import httpx
@@ -23,9 +23,10 @@ from PIL import Image
 
 from diptych.cli.main import run
 from diptych.common.errors import DiptychError
+from diptych.search.index import Index
 from diptych.web.service.shared import Shared
 from diptych.web.settings import ServerSettings
-from diptych.web.worker import Work, _end_with
+from diptych.web.worker import Work, _end_with, _may_go, work
 from diptych.web.workers import Crew, Signals
 from tests.encoders.pictures import picture
 from tests.web.models import own_folders, vse_folder
@@ -135,7 +136,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, vse_folder: str) -> Iterato
             assert all(map(gone, workers))
             assert list((place / "tmp").iterdir()) == []
             said = (place / "stderr").read_text().splitlines()
-            assert [line for line in said if not line.startswith("note: worker ")] == ["stopped"]
+            assert [line for line in said if not line.startswith(("note: worker ", "note: the index "))] == ["stopped"]
 
 
 def png(width: int = 40) -> bytes:
@@ -184,14 +185,13 @@ def test_what_one_changes_the_other_sees(server: Server) -> None:
         told = web.post("/api/add/sentences", json={"sentences": {"x": "a boat"}}, headers=BEARER).json()
         added = web.post("/api/add", files={"file": png(50)}, data={"metadata": '{"mood": "calm"}'}, headers=BEARER)
         assert added.status_code == 200, added.text
+        assert "mood" in web.get("/api/overview").json()["columns"]
     ids = [told["added"][0]["id"], added.json()["added"][0]["id"]]
     with server.only(other) as web:
         after = found(web, **query)
         assert ids[0] in dict(after)
         assert ids[0] not in dict(before)
-        overview = web.get("/api/overview").json()
-        assert overview["entries"] == entries + 2
-        assert "mood" in overview["columns"]
+        assert web.get("/api/overview").json()["entries"] == entries + 2
         assert web.get(f"/pictures/{ids[1]}").status_code == 200
         for id in ids:
             assert web.delete(f"/api/entries/{id}", headers=BEARER).json()["deleted"] == 1
@@ -254,9 +254,7 @@ def test_it_is_ready_while_its_index_answers(server: Server) -> None:
         for worker in server.workers:
             with server.only(worker) as web:
                 until(lambda web=web: web.get("/ready").status_code == 503)  # type: ignore[misc]
-                assert web.get("/ready").json() == {
-                    "error": "index.db: no such index any more: it was deleted or moved while it was open"
-                }
+                assert web.get("/ready").json() == {"error": "the index cannot be searched"}
                 assert web.get("/health").status_code == 200
                 assert server.figure("diptych_ready") == 0
     finally:
@@ -299,11 +297,57 @@ def test_a_worker_ends_with_its_supervisor() -> None:
     assert process.exitcode == -signal.SIGTERM
 
 
+def test_one_that_has_loaded_when_its_supervisor_is_gone_does_not_serve() -> None:
+    ours, theirs = Pipe()
+    ours.close()
+    assert not _may_go(theirs)
+    theirs.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (PermissionError(13, "Permission denied", "model.pt"), "model.pt: Permission denied"),
+        (MemoryError(), "there is not enough memory for this; take smaller batches, pictures or models"),
+    ],
+)
+@pytest.mark.parametrize("heard", [True, False])
+def test_what_the_machine_refuses_while_loading_is_one_sentence(
+    error: Exception, sentence: str, heard: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))  # which `work` sets, and is taken back here
+    monkeypatch.setattr(Index, "open", refuse)
+    task = Work(ServerSettings(token=TOKEN, workers=2), "index.db", "cpu", Shared(tmp_path, "secret"))
+    ours, theirs = Pipe()
+    if not heard:
+        ours.close()
+    with socket.socket() as listener, theirs:
+        work(task, listener, theirs)
+    if heard:
+        assert ours.recv() == sentence
+        ours.close()
+
+
+def test_the_port_closes_before_the_workers_have_ended(tmp_path: Path) -> None:
+    task = Work(ServerSettings(token=TOKEN, workers=2), "index.db", "cpu", Shared(tmp_path, "secret"))
+    signals = Signals()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        with Crew(task, listener, signals):
+            socket.create_connection(address).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+    signals.close()
+
+
 def test_one_that_cannot_load_ends_all_with_its_sentence(tmp_path: Path) -> None:
     shared = Shared(tmp_path, "secret")
-    work = Work(ServerSettings(token=TOKEN, workers=2), str(tmp_path / "none.db"), "cpu", shared)
+    task = Work(ServerSettings(token=TOKEN, workers=2), str(tmp_path / "none.db"), "cpu", shared)
     signals = Signals()
-    with socket.socket() as listener, Crew(work, listener, signals) as crew:
+    with socket.socket() as listener, Crew(task, listener, signals) as crew:
         with pytest.raises(DiptychError, match=r"none\.db: no such index"):
             crew.load()
         processes = [worker.process for worker in crew._workers]

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from diptych.search.index import Index
 from diptych.web.app import create_app
-from diptych.web.connections import BACKLOG, bounded_protocol
+from diptych.web.connections import BACKLOG, bounded_protocol, most_connections
 from diptych.web.listening import bound
 from diptych.web.notify import notify
 from diptych.web.servers import ReadyServer, SharingServer
@@ -71,7 +71,7 @@ def serve(app: FastAPI, settings: ServerSettings, listener: socket.socket, ready
         if settings.workers == 1:
             ReadyServer(config, ready).run(sockets=[listener])
         else:
-            SharingServer(config, ready, listener).run(sockets=[])
+            SharingServer(config, ready, listener, most_connections(settings.workers)).run(sockets=[])
 
 
 def limit_blas(workers: int) -> None:

@@ -11,6 +11,8 @@ import uvicorn
 PAUSE = 0.002
 # Where a connection cannot be taken, as without free files, the next is tried after so many seconds.
 PAUSE_AFTER_ERROR = 1.0
+# With as many connections as it may have, a process looks after so many seconds whether one has ended.
+PAUSE_WHILE_FULL = 0.05
 
 
 class ReadyServer(uvicorn.Server):
@@ -32,11 +34,13 @@ class SharingServer(ReadyServer):
 
     asyncio takes as many as there are in one go: the first process to wake would have them all, and keep them for as
     long as browsers and proxies keep connections. Here each takes one, and the next after a moment.
+
+    most: connections at once; while it has them it leaves further ones to the others
     """
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], listener: socket.socket) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], listener: socket.socket, most: int) -> None:
         super().__init__(config, ready)
-        self._listener = listener
+        self._listener, self._most = listener, most
         self._taking: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -57,6 +61,8 @@ class SharingServer(ReadyServer):
     async def _take(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            while len(self.server_state.connections) >= self._most:
+                await asyncio.sleep(PAUSE_WHILE_FULL)
             try:
                 connection, _ = await loop.sock_accept(self._listener)
                 await loop.connect_accepted_socket(self._protocol, connection)

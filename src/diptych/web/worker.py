@@ -3,11 +3,13 @@
 import os
 import signal
 import socket
+import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from diptych.common.errors import DiptychError
+from diptych.common.machine import machine_error
 from diptych.web.service.shared import Shared
 from diptych.web.settings import ServerSettings
 
@@ -31,25 +33,39 @@ class Work:
 def work(work: Work, listener: socket.socket, supervisor: Connection) -> None:
     """Load everything, say so, and serve from when it is told to until SIGTERM, or until the supervisor is gone.
 
-    An error is told to the supervisor as its sentence, in place of `LOADED`.
+    An error of the machine or of what it was given is told as its sentence: to the supervisor, in place of `LOADED`;
+    when this process serves already, on its standard error.
     """
     # Read when prometheus_client is loaded, below: from then on its figures are those of all workers.
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(work.shared.metrics)
     from diptych.search.index import Index
 
+    serving = False
     try:
         with Index.open(work.address, device=work.device) as index:
             from diptych.web.run import loaded_app, serve
 
             app = loaded_app(work.settings, index, work.shared)
-            supervisor.send(LOADED)
-            if supervisor.recv() == GO:
+            if serving := _may_go(supervisor):
                 threading.Thread(target=_end_with, args=[supervisor], name="diptych-supervisor", daemon=True).start()
                 serve(app, work.settings, listener, lambda: None)
-    except DiptychError as error:
-        supervisor.send(str(error))
-    except EOFError:  # the supervisor has gone meanwhile
-        pass
+    except Exception as error:
+        sentence = machine_error(error)
+        if sentence is None:
+            raise
+        if serving:
+            sys.exit(f"note: worker {os.getpid()}: {sentence}")
+        with suppress(OSError):  # the supervisor has gone meanwhile
+            supervisor.send(sentence)
+
+
+def _may_go(supervisor: Connection) -> bool:
+    """Say that everything is loaded, and wait to be told to serve; False where the supervisor has gone meanwhile."""
+    try:
+        supervisor.send(LOADED)
+        return bool(supervisor.recv() == GO)
+    except (EOFError, OSError):
+        return False
 
 
 def _end_with(supervisor: Connection) -> None:

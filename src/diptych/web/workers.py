@@ -197,7 +197,8 @@ class Crew:
         return _Worker(process, ours)
 
     def _end(self) -> None:
-        """End all of them: those that do not end in time, or at a second signal, are killed."""
+        """End all of them: those that do not end in time, or at a second signal, are killed. The port closes."""
+        self._listener.close()  # else whoever comes from now on would wait for nobody
         asked, until = self._signals.count, time.monotonic() + END_WITHIN
         for worker in self._workers:
             worker.process.terminate()

@@ -105,6 +105,11 @@ class MilvusStore(ServerStore):
         return None
 
     @property
+    def state_takes_time(self) -> bool:
+        """Nothing is asked."""
+        return False
+
+    @property
     def properties(self) -> dict[str, str]:
         """Small strings by name."""
         return self._watch.look(self._place.properties)

@@ -108,6 +108,11 @@ class QdrantStore(ServerStore):
         return f"{self.identity} {contents}" if contents else None
 
     @property
+    def state_takes_time(self) -> bool:
+        """The server is asked."""
+        return True
+
+    @property
     def properties(self) -> dict[str, str]:
         """Small strings by name."""
         return self._watch.look(self._properties.read)

@@ -111,6 +111,11 @@ class SqliteStore:
         return f"{identity} {numbers} {written}"
 
     @property
+    def state_takes_time(self) -> bool:
+        """The file is looked at."""
+        return False
+
+    @property
     def dim(self) -> int:
         """d."""
         return self.layout.dim

@@ -133,6 +133,10 @@ class Store(Protocol):
         """Another text whenever the contents are others, whoever changed them; None where that cannot be seen."""
 
     @property
+    def state_takes_time(self) -> bool:
+        """Whether a server is asked for the state, so that who must not wait leaves it to a thread."""
+
+    @property
     def dim(self) -> int:
         """d."""
 

@@ -38,7 +38,7 @@ def picture_options(
 @router.post("/api/search", responses=told(400, 404, 408, 413))
 async def search(service: Serving, request: schemas.SearchRequest) -> schemas.SearchAnswer:
     """Search with one or several sentences, entries and uploads."""
-    return await service.done(service.begin_search(request))
+    return await service.found(request)
 
 
 @router.get("/api/search", responses=told(404))
@@ -46,7 +46,7 @@ async def search_line(service: Serving, line: Annotated[schemas.LineRequest, Que
     """Search with a line as people type it: a sentence, or terms with + and - between them."""
     options = {name: value for name, value in line if name != "q"}
     request = schemas.SearchRequest.model_construct(terms=terms_of_line(line.q), **options)
-    return await service.done(service.begin_search(request))
+    return await service.found(request)
 
 
 @router.post("/api/search/picture", responses=told(400, 408, 413))
@@ -54,7 +54,7 @@ async def search_picture(
     service: Serving, file: SentPicture, options: Annotated[schemas.SearchRequest, Depends(picture_options)]
 ) -> schemas.SearchAnswer:
     """Search with a picture."""
-    return await service.done(service.begin_search(options, await received(service, file)))
+    return await service.found(options, await received(service, file))
 
 
 @router.post("/api/uploads", responses=told(400, 408, 413))

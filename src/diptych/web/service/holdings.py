@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,18 @@ from diptych.web.settings import ServerSettings
 LOOKED_AT, SAMPLE = 20_000, 500
 # Where it cannot be seen whether an index changed, what was counted is good for so many seconds.
 COUNT_AGAIN = 5.0
+# Columns are rarely new, and many entries are read to find them: not more often than after so many seconds.
+COLUMNS_AGAIN = 60.0
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The names that were found in a store of this identity and state, good until then whatever its state."""
+
+    identity: str
+    state: object
+    until: float
+    names: list[str]
 
 
 class Holdings:
@@ -21,7 +34,7 @@ class Holdings:
     def __init__(self, index: Index, settings: ServerSettings) -> None:
         self.index = index
         self.settings = settings
-        self._columns: tuple[object, list[str]] | None = None
+        self._columns: _Columns | None = None
         self._counted: tuple[object, dict[str, int]] | None = None
 
     @property
@@ -37,16 +50,13 @@ class Holdings:
     def overview(self) -> dict[str, Any]:
         """All of it, as `schemas.Overview` has it."""
         counts = self.counts()
-        state, known = self._state(), self._columns
-        if known is None or known[0] != state:
-            known = self._columns = (state, _columns(self.index))
         return {
             "entries": sum(counts.values()),
             "pictures": counts["picture"],
             "sentences": counts["sentence"],
             "model": self.model,
             "reranker": self.reranker,
-            "columns": known[1],
+            "columns": self.columns(),
             "credits": self.settings.credits,
         }
 
@@ -58,13 +68,20 @@ class Holdings:
             known = self._counted = (state, counts)
         return known[1]
 
+    def columns(self) -> list[str]:
+        """The names of metadata columns: those of another index at once, new ones of this after a minute at most."""
+        identity, state, now, known = self.index.store.identity, self._state(), time.monotonic(), self._columns
+        if known is None or known.identity != identity or (known.state != state and now > known.until):
+            known = self._columns = _Columns(identity, state, now + COLUMNS_AGAIN, _columns(self.index))
+        return known.names
+
     def _state(self) -> object:
         """Another one where the index may be another, whoever changed it."""
         state = self.index.store.state
         return int(time.monotonic() / COUNT_AGAIN) if state is None else state
 
     def changed(self) -> None:
-        """Count again."""
+        """Count again, and look for columns again."""
         self._counted = self._columns = None
 
 

@@ -44,6 +44,7 @@ class Lanes:
             "uploads": self._pool("uploads", 2, 32),
             "changes": self._pool("changes", 1, 16),
             "look": self._pool("look", 1, 4),
+            "state": self._pool("state", 4, self.settings.queue),
         }
 
     def _batcher(self, name: str, work: Work) -> Batcher[Job, SearchAnswer]:

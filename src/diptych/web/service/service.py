@@ -161,6 +161,17 @@ class Service:
         future.add_done_callback(lambda done: self.metrics.searched(_outcome(done) or outcome))
         return future
 
+    async def found(self, request: SearchRequest, picture: Image.Image | None = None) -> SearchAnswer:
+        """The same for callers that are no threads, and must not wait for a server to tell the index's state."""
+        if picture is not None or not self.settings.remembered or not self.index.store.state_takes_time:
+            return await self.done(self.begin_search(request, picture))
+        try:
+            beginning = self.begin("state", self.begin_search, request)
+        except Busy:
+            self.metrics.searched("refused")
+            raise
+        return await self.done(await self.done(beginning))
+
     def _begin_job(self, job: Job) -> Future[SearchAnswer]:
         if job.options.rerank is not None:
             return self.begin("rerank", self._search_alone, job)
