@@ -13,9 +13,12 @@ from diptych.common.machine import writing
 
 
 @contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it is flushed to disk and takes `path`'s name."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+def written_aside(path: Path, writer: str | None = None) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success it is flushed to disk and takes `path`'s name.
+
+    writer: who writes, where folders are shared; by default this process
+    """
+    aside = path.with_name(f".{path.name}.{writer or os.getpid()}.part")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

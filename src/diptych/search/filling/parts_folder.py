@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.common.errors import DiptychError
-from diptych.common.files import is_running
-from diptych.common.machine import writing
+from diptych.common.files import is_running, written_aside
 from diptych.search.filling.remote import NotThere, again, changed_of, filesystem, is_url, local_copy, plain_place
 
 # How files are named while they are written: what they will be, then the host and the process that writes.
@@ -72,18 +71,9 @@ class PartsFolder:
                 again(lambda: fs.makedirs(root, exist_ok=True), self.address)
                 again(lambda: fs.put_file(str(aside), f"{root}/{name}"), f"{self.address}/{name}")
             return
-        path = Path(self.address) / name
-        aside = path.with_name(f".{name}.{socket.gethostname()}.{os.getpid()}.part")
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                yield aside
-                with aside.open("rb") as file:
-                    os.fsync(file.fileno())
-                os.replace(aside, path)
-            finally:
-                with suppress(OSError):
-                    aside.unlink(missing_ok=True)
+        # The host too: processes of several machines may write here.
+        with written_aside(Path(self.address) / name, f"{socket.gethostname()}.{os.getpid()}") as aside:
+            yield aside
 
     def remove(self, name: str) -> None:
         """Take a file away; one that is not there is no error."""
