@@ -9,6 +9,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 import torch
 
+if not torch.cuda.is_available():
+    # Kernels run on CPU tensors then, slowly; Triton looks at this when a kernel is defined.
+    os.environ["TRITON_INTERPRET"] = "1"
+
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
