@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from diptych.encoders.slots import SetPrediction, position_code
+from diptych.encoders.slots import PredictedSet, SetPrediction, position_code
 from tests.encoders.slow_sets import position, slow_set
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
@@ -90,6 +90,70 @@ def test_the_published_mask_gives_every_pad_an_equal_share_of_all_slots() -> Non
         torch.testing.assert_close(pads, pads[..., :1].expand_as(pads))
         sums = 1 / module.count / pads[..., 0]
         torch.testing.assert_close((real * sums).sum(-1), torch.ones(module.attention.heads), **CLOSE)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("name", sorted(n for n in VARIANTS if "gru" not in n))
+def test_training_gives_what_the_plain_iterations_give(name: str, dropout: float, autocast: bool) -> None:
+    """Sets, weights and the gradients of everything, with the same draws of dropout."""
+    module = build(**{**VARIANTS[name], "dropout": dropout})
+    vectors, mask, whole = (x.clone() for x in padded(extra=1))
+    chosen, further = torch.randn(4, module.count, 6), torch.randn(4, module.count, 6)
+    initial = torch.randn(4, module.count, 6)
+    leaves = [vectors.requires_grad_(), whole.requires_grad_(), *module.parameters()]
+
+    def passed(fast: bool) -> tuple[PredictedSet, list[Tensor | None]]:
+        module.training = fast  # the module alone: its dropouts draw in both
+        module.attention.train()
+        module.feed_forward.train()
+        torch.manual_seed(3)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast), pytest.MonkeyPatch.context() as patch:
+            if module.random:  # drawn anew in training
+                scattered = module.slots_mean + module.slots_log_std.exp() * initial
+                patch.setattr(module, "_initial", lambda n: scattered)
+            found = module(vectors, mask, whole)
+        total = (found.vectors.float() * chosen).sum() + (found.slots.float() * further).sum()
+        return found, list(torch.autograd.grad(total, leaves, allow_unused=True))
+
+    (plain, expected), (fast, got) = passed(False), passed(True)
+    close = {"atol": 0.06, "rtol": 0.06} if autocast else CLOSE
+    torch.testing.assert_close(fast.vectors, plain.vectors, **close)
+    torch.testing.assert_close(fast.slots, plain.slots, **close)
+    assert len(fast.weights) == len(plain.weights)
+    for ours, theirs in zip(fast.weights, plain.weights, strict=True):
+        torch.testing.assert_close(ours, theirs, **close)
+        assert not ours.requires_grad
+    assert sum(g is not None for g in expected) > 15
+    for ours_, theirs_ in zip(got, expected, strict=True):
+        assert (ours_ is None) == (theirs_ is None)
+        if ours_ is not None and theirs_ is not None:
+            largest = max(1.0, float(theirs_.abs().max()))
+            off = float((ours_ - theirs_).abs().max())
+            assert off < (0.1 if autocast else 1e-5) * largest
+
+
+def test_training_repeats_itself_in_double_precision() -> None:
+    """The written-out gradient against differences of the function itself."""
+    module = build(position=True, dropout=0.0).double().train()
+    vectors, mask, whole = padded()
+    chosen = torch.randn(4, 3, 6, dtype=torch.float64)
+    inputs = (vectors.double().requires_grad_(), whole.double().requires_grad_())
+
+    def value(v: Tensor, w: Tensor) -> Tensor:
+        total: Tensor = (module(v, mask, w).vectors * chosen).sum()
+        return total
+
+    assert torch.autograd.gradcheck(value, inputs)
+
+
+def test_an_item_of_padding_alone_trains_to_finite_numbers() -> None:
+    module = build(dropout=0.0).train()
+    vectors, mask, whole = padded()
+    found = module(vectors, mask & (torch.arange(4) != 1).unsqueeze(1), whole)
+    assert found.vectors.isfinite().all()
+    found.vectors.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in module.parameters())
 
 
 def test_position_code_is_the_formula_at_odd_widths_too() -> None:

@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,10 @@ def test_the_lines_of_a_run_say_how_long_it_takes_and_why_it_ends(
     validate = loop.validate
     monkeypatch.setattr(loop, "validate", lambda *given: {**validate(*given), "rsum": next(rsums)})
     outcome = train(toy.recipe(epochs=9, patience=2), tmp_path / "run", Device("cpu"), toy.splits())
-    first, second, third = capsys.readouterr().err.splitlines()
+    lines = capsys.readouterr().err.splitlines()
+    waiting = re.compile(r"; \d+% of the time waiting for data$")
+    assert all(waiting.search(line) for line in lines)
+    first, second, third = (waiting.sub("", line) for line in lines)
     assert first.startswith("epoch 1/9: validation rsum 100.0 (best); at most ")
     assert first.endswith(" s left")
     assert second.startswith(

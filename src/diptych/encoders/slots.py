@@ -6,6 +6,7 @@ added at the end. Each change can be taken back (`initial_slots`, `update`, `glo
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from diptych.encoders.encoded import l2
 from diptych.encoders.images import xavier_linear
+from diptych.encoders.slot_iterations import Iterating, SlotWeights, iterate_slots
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class PredictedSet:
 
     vectors: (n, slots, d), unit vectors, the embedding set
     slots: (n, slots, d), the normalised slots before the global feature was added
-    weights: for each iteration (n, heads, slots, inputs), how much each slot takes of each input; a slot's sum is 1
+    weights: for each iteration (n, heads, slots, inputs), how much each slot takes of each input; a slot's sum is 1.
+        In training they have no gradient
     """
 
     vectors: Tensor
@@ -37,9 +40,17 @@ def position_code(lengths: Tensor, size: int, dim: int) -> Tensor:
     """
     place = torch.arange(1, size + 1, device=lengths.device, dtype=torch.float32)
     angle = 2 * math.pi * place / lengths.to(torch.float32).clamp(min=1e-6).unsqueeze(1)
-    i = torch.arange(dim, device=lengths.device)
-    angle = angle.unsqueeze(-1) / 10000 ** (2 * (i // 2) / dim)
-    return torch.where(i % 2 == 0, angle.sin(), angle.cos())
+    divisor, even = _dimensions(dim, lengths.device)
+    angle = angle.unsqueeze(-1) / divisor
+    return torch.where(even, angle.sin(), angle.cos())
+
+
+@lru_cache(maxsize=16)
+def _dimensions(dim: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """What each dimension's angle is divided by, and whether it is even; kept, for every step asks for the same."""
+    with torch.inference_mode(False):
+        i = torch.arange(dim, device=device)
+        return 10000 ** (2 * (i // 2) / dim), i % 2 == 0
 
 
 class SlotAttention(nn.Module):
@@ -154,7 +165,18 @@ class SetPrediction(nn.Module):
     def forward(self, locals_: Tensor, mask: Tensor, whole: Tensor | None = None) -> PredictedSet:
         """Locals (n, inputs, w), their mask (n, inputs) and the global feature (n, d) to a set (n, slots, d)."""
         keys, values = self.attention.inputs(locals_, self._position(locals_, mask))
-        slots = self._initial(len(locals_))
+        slots, weights = self._iterate(self._initial(len(locals_)), keys, values, mask)
+        slots = self.slots_norm(slots)
+        if self.global_norm is None:
+            return PredictedSet(l2(slots), slots, weights)
+        assert whole is not None
+        return PredictedSet(l2(self.global_norm(whole).unsqueeze(1) + slots), slots, weights)
+
+    def _iterate(self, slots: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The slots after all iterations, and the weights of each."""
+        if self.training and self.gru is None:
+            out, taken = iterate_slots(self._iterating(), slots, keys, values, mask, self._slot_weights())
+            return out, taken.unbind(0)
         all_weights = []
         for _ in range(self.iterations):
             gathered, weights = self.attention(slots, keys, values, mask)
@@ -164,11 +186,30 @@ class SetPrediction(nn.Module):
                 slots = self.gru(gathered.flatten(0, 1), slots.flatten(0, 1)).view_as(slots)
             slots = slots + self.feed_forward(slots)
             all_weights.append(weights)
-        slots = self.slots_norm(slots)
-        if self.global_norm is None:
-            return PredictedSet(l2(slots), slots, tuple(all_weights))
-        assert whole is not None
-        return PredictedSet(l2(self.global_norm(whole).unsqueeze(1) + slots), slots, tuple(all_weights))
+        return slots, tuple(all_weights)
+
+    def _iterating(self) -> Iterating:
+        attention, ffn = self.attention, self.feed_forward
+        pad_share = 1 / self.count if self.legacy_mask else 0.0
+        return Iterating(
+            self.iterations, pad_share, (attention.norm.eps, ffn.norm.eps), (attention.dropout.p, ffn.dropout.p)
+        )
+
+    def _slot_weights(self) -> SlotWeights:
+        attention, ffn = self.attention, self.feed_forward
+        return SlotWeights(
+            attention.norm.weight,
+            attention.norm.bias,
+            attention.to_q.weight,
+            attention.to_out.weight,
+            attention.to_out.bias,
+            ffn.norm.weight,
+            ffn.norm.bias,
+            ffn.fc1.weight,
+            ffn.fc1.bias,
+            ffn.fc2.weight,
+            ffn.fc2.bias,
+        )
 
     def _initial(self, n: int) -> Tensor:
         if not self.random:

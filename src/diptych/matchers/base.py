@@ -117,6 +117,22 @@ class Matcher(nn.Module, ABC):
         """
         return torch.stack([self.score(images[[i]], texts[[i]])[0, 0] for i in range(len(images))])
 
+    def logit_pairs(self, images: Kept, texts: Kept) -> Tensor:
+        """What a binary loss sees of aligned pairs: (n,).
+
+        >>> torch.equal(matcher.logit_pairs(images, texts), matcher.score_pairs(images, texts))  # of a cosine
+        True
+        """
+        return self.score_pairs(images, texts)
+
+    def has_kernels(self) -> bool:
+        """Whether there are fused GPU kernels that score all pairs with the options that it has.
+
+        >>> matcher.has_kernels()  # a dot product needs none
+        False
+        """
+        return False
+
     def pair_floats(self, regions: int, words: int) -> int:
         """Numbers of working memory that one pair takes in `score`; sizes the blocks.
 

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.common.bounds import check_bounds
+from diptych.common.fused import fused_dtype
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig, xavier_linear
@@ -199,11 +200,20 @@ class CAMP(Matcher):
 
     def score_pairs(self, images: Kept, texts: Kept) -> Tensor:
         """The same for aligned pairs: (n,) float32."""
-        logits = self._logits(images, texts, ALIGNED_PAIRS)
+        logits = self.logit_pairs(images, texts)
         return logits.sigmoid() if self.config.similarity == "mlp" else logits
+
+    def logit_pairs(self, images: Kept, texts: Kept) -> Tensor:
+        """The scores of aligned pairs before their sigmoid: (n,) float32."""
+        return self._logits(images, texts, ALIGNED_PAIRS)
 
     def _logits(self, images: Kept, texts: Kept, meeting: Meeting) -> Tensor:
         if isinstance(images, CAMPKept) and isinstance(texts, CAMPKept):
+            half = None if meeting.aligned or not self.has_kernels() else fused_dtype(images.vectors, texts.vectors)
+            if half is not None:
+                with torch.autocast(images.device.type, enabled=False):
+                    both = self._fused(images.to(dtype=half), texts.to(dtype=half))
+                return self._compare(*both)
             v, _ = self._receive(self.image_side, images, texts, meeting)
             t, _ = self._receive(self.text_side, texts, images, meeting)
             return self._compare(v if meeting.aligned else v.transpose(0, 1), t)
@@ -212,6 +222,32 @@ class CAMP(Matcher):
             return self._compare(meeting.senders(v), meeting.receivers(t))
         with torch.autocast(v.device.type, enabled=False):
             return v.float() @ t.float().T
+
+    def has_kernels(self) -> bool:
+        """Whether there are GPU kernels for these options: all but the released modules' and rarer combinations."""
+        c = self.config
+        if c.messages != "attention" or c.revised or c.fusion == "none" or c.aggregation == "multi-head":
+            return False
+        return self.linear_fusion or c.gate == "vector" or (c.fusion == "product" and c.gate == "none")
+
+    def _fused(self, images: CAMPKept, texts: CAMPKept) -> tuple[Tensor, Tensor]:
+        """v* and t* of all pairs by GPU kernels: two of (n, m, d) in the type of what is given."""
+        from diptych.matchers.kernels import camp
+
+        c = self.config
+        attention = camp.attend(images, texts, gated=c.gate == "scalar")
+        join: camp.Join = "linear" if self.linear_fusion else c.fusion  # type: ignore[assignment]
+        receivers = []
+        for side in (self.image_side, self.text_side):
+            first = side.aggregation.first
+            scores = None if first is None else first.weight[0].float() / side.aggregation.scale
+            receivers.append(camp.Receiver(side.fusion.weight, side.fusion.bias, scores, c.residual))
+        v, t = images.vectors.new_empty(2, len(images), len(texts), c.dim)
+        heard, gates = (attention.to_images, attention.to_texts), (attention.image_gates, attention.text_gates)
+        vector = c.gate == "vector"
+        camp.receive(receivers[0], images, texts, heard[0], gates[0], join, vector, v)
+        camp.receive(receivers[1], texts, images, heard[1], gates[1], join, vector, t.transpose(0, 1))
+        return v, t
 
     def _compare(self, v: Tensor, t: Tensor) -> Tensor:
         """v* and t* (..., d), which broadcast, to logits (...): the last step in float32, so that ranks do not tie."""

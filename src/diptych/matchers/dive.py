@@ -147,6 +147,12 @@ class DivE(Matcher):
             return self.score(images, texts)
         return mp_logit(all_cosines(self._set(images), self._set(texts)), self.mp_a, self.mp_b)
 
+    def logit_pairs(self, images: Kept, texts: Kept) -> Tensor:
+        """The same for aligned pairs: (n,)."""
+        if self.config.similarity != "mp":
+            return self.score_pairs(images, texts)
+        return mp_logit(pair_cosines(self._set(images), self._set(texts)), self.mp_a, self.mp_b)
+
     def _set(self, side: Kept) -> Tensor:
         # A set is always full: what lies beyond its K elements is padding.
         return side.vectors[:, : self.config.slots]

@@ -80,8 +80,16 @@ class Kept:
         >>> images.resize(4).extents
         tensor([1, 1, 1])
         """
-        places = torch.arange(1, self.mask.shape[1] + 1, dtype=torch.int32, device=self.mask.device)
-        return (self.mask * places).amax(1).clamp(min=1).cpu().long()
+        # Told once: a GPU is waited for, and a side of an index meets many queries.
+        told: Tensor | None = self.__dict__.get("_extents")
+        if told is None:
+            if self.mask.shape[1] == 1:
+                told = torch.ones(len(self), dtype=torch.int64)
+            else:
+                places = torch.arange(1, self.mask.shape[1] + 1, dtype=torch.int32, device=self.mask.device)
+                told = (self.mask * places).amax(1).clamp(min=1).cpu().long()
+            object.__setattr__(self, "_extents", told)
+        return told
 
     @property
     def device(self) -> torch.device:
@@ -95,6 +103,8 @@ class Kept:
     def __getitem__(self, which: int | slice | Tensor | np.ndarray | Sequence[int] | Sequence[bool]) -> Self:
         """The items of a position, a slice, or several positions or booleans; one item is a `Kept` of one."""
         chosen: slice | Tensor
+        if isinstance(which, slice) and which.indices(len(self)) == (0, len(self), 1):
+            return self
         if isinstance(which, slice | Tensor) and not (isinstance(which, Tensor) and which.ndim == 0):
             chosen = which
         elif hasattr(which, "__index__") and np.ndim(which) == 0:
@@ -140,8 +150,8 @@ class Kept:
         >>> images.to("cpu", torch.float16).vectors.dtype
         torch.float16
         """
-        return type(self)(
-            **{
+        return self._with(
+            {
                 name: tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)
                 for name, tensor in self.tensors().items()
             }
@@ -183,7 +193,13 @@ class Kept:
                     after[-1] = missing
                     tensor = F.pad(tensor, after)
             changed[f.name] = tensor
-        return type(self)(**changed)
+        return self._with(changed)
+
+    def _with(self, tensors: dict[str, Tensor]) -> Self:
+        """Other tensors, all of them; itself where they are the same."""
+        if all(tensor is getattr(self, name) for name, tensor in tensors.items()):
+            return self
+        return type(self)(**tensors)
 
     def trim(self) -> Self:
         """Without the padding that no item needs.
@@ -201,6 +217,8 @@ class Kept:
         >>> len(Kept.cat([images, images[:1]]))
         4
         """
+        if len(parts) == 1:
+            return parts[0]
         k = max(part.mask.shape[1] for part in parts)
         resized = [part.resize(k) for part in parts]
         return type(parts[0])(

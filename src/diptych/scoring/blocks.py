@@ -11,7 +11,7 @@ from torch import Tensor
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
 from diptych.matchers.base import Matcher
-from diptych.matchers.bounded.calls import check_dtype, score_matrix
+from diptych.matchers.bounded.calls import check_dtype, precision, score_matrix
 from diptych.matchers.bounded.groups import like_lengths
 from diptych.matchers.bounded.memory import MemoryBudget, move, part_of
 from diptych.matchers.kept import Kept
@@ -58,20 +58,17 @@ def score_blocks(
     9
     """
     check_dtype(dtype)
-    budget = MemoryBudget(matcher.device, memory)
+    device = matcher.device
+    budget = MemoryBudget(device, memory)
     if len(images) == 0 or len(texts) == 0:
         return
-    device = matcher.device
     regions, words = images.extents, texts.extents
-    usual = budget.pairs(matcher.pair_floats(int(regions.max()), int(words.median())))
-    rows = min(len(images), usual // min(len(texts), isqrt(usual)), budget.items(images))
-
-    def most(longest: int) -> int:
-        return min(budget.pairs(matcher.pair_floats(int(regions.max()), longest)) // rows, budget.items(texts))
-
-    groups = like_lengths(words, most)
-    columns = [group.to(device) for group in groups]
-    moved = move(texts, groups, words, device) if budget.holds(texts) else None
+    rows, groups = _plan(matcher, images, texts, budget, dtype)
+    whole = len(groups) == 1  # all sentences as they lie: nothing is picked out of them
+    columns = [torch.arange(len(texts), device=device)] if whole else [group.to(device) for group in groups]
+    places: list[Tensor | slice] = [slice(0, len(texts))] if whole else [*groups]
+    fits = (whole and texts.device == device) or budget.holds(texts)
+    moved = move(texts, places, words, device) if fits else None
     with progress_bar("pairs") if progress else nullcontext() as bar:
         task = bar.add_task(progress or "", total=len(images) * len(texts), note="") if bar else None
         start = 0
@@ -88,12 +85,35 @@ def score_blocks(
                 rows = (run.stop - run.start) // 2
                 continue
             for i, group in enumerate(groups):
-                part = moved[i] if moved is not None else part_of(texts, group, int(words[group].max()))
-                scores = torch.cat([score_matrix(matcher, piece, part, budget, dtype) for piece in pieces])
-                yield Block(run, group, columns[i], scores if order is None else scores[order])
+                part = moved[i] if moved is not None else part_of(texts, places[i], int(words[group].max()))
+                found = [score_matrix(matcher, piece, part, budget, dtype) for piece in pieces]
+                scores = found[0] if order is None else torch.cat(found)[order]
+                yield Block(run, group, columns[i], scores)
                 if bar is not None and task is not None:
                     bar.advance(task, scores.numel())
             start = run.stop
+
+
+def _plan(
+    matcher: Matcher, images: Kept, texts: Kept, budget: MemoryBudget, dtype: torch.dtype | None
+) -> tuple[int, list[Tensor]]:
+    """How many pictures meet groups of sentences at a time, and the groups."""
+    regions, words = images.extents, texts.extents
+    most_regions = int(regions.max())
+    with precision(budget.device, dtype):
+        if images.device == texts.device == budget.device and len(like_lengths(regions)) == 1:
+            alike = like_lengths(words)
+            # All at once, of sides that lie there as they are: the device need not be asked what it has room for.
+            floats = matcher.pair_floats(most_regions, int(words.max()))
+            if len(alike) == 1 and budget.takes(len(images) * len(texts), floats):
+                return len(images), alike
+        usual = budget.pairs(matcher.pair_floats(most_regions, int(words.median())))
+        rows = min(len(images), usual // min(len(texts), isqrt(usual)), budget.items(images))
+
+        def most(longest: int) -> int:
+            return min(budget.pairs(matcher.pair_floats(most_regions, longest)) // rows, budget.items(texts))
+
+        return rows, like_lengths(words, most)
 
 
 def score_all(
@@ -133,9 +153,14 @@ def score_all_near(
     >>> score_all_near(matcher, images, texts).device == matcher.device
     True
     """
-    if matcher.device.type != "cpu" and not MemoryBudget(matcher.device, memory).holds_matrix(len(images), len(texts)):
+    device = matcher.device
+    if device.type != "cpu" and not MemoryBudget(device, memory).holds_matrix(len(images), len(texts)):
         return None
-    scores = torch.empty(len(images), len(texts), device=matcher.device)
+    scores = None
     for block in score_blocks(matcher, images, texts, memory=memory, dtype=dtype, progress=progress):
-        scores[block.images, block.columns] = block.scores
-    return scores
+        if block.scores.shape == (len(images), len(texts)):
+            scores = block.scores  # the only one; a group of all is in order
+        else:
+            scores = torch.empty(len(images), len(texts), device=device) if scores is None else scores
+            scores[block.images, block.columns] = block.scores
+    return torch.empty(len(images), len(texts), device=device) if scores is None else scores

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from diptych.common.errors import DiptychError
+from diptych.common.fused import has_kernels
 from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
 from diptych.scoring.blocks import score_blocks
@@ -34,8 +35,7 @@ def top_k(
     """
     check_query(query)
     pictures, sentences = (k, None) if query == "texts" else (None, k)
-    both = _best(matcher, images, texts, pictures, sentences, memory, dtype, progress)
-    return both[query].found()
+    return _best(matcher, images, texts, pictures, sentences, memory, dtype, progress)[query]
 
 
 def top_k_both(
@@ -58,7 +58,7 @@ def top_k_both(
     (torch.Size([3, 2]), torch.Size([3, 1]))
     """
     both = _best(matcher, images, texts, pictures, sentences, memory, dtype, progress)
-    return both["texts"].found(), both["images"].found()
+    return both["texts"], both["images"]
 
 
 def _best(
@@ -70,31 +70,47 @@ def _best(
     memory: int | None,
     dtype: torch.dtype | None,
     progress: str | None,
-) -> "dict[Query, _Best]":
+) -> dict[Query, tuple[Tensor, Tensor]]:
     """One pass; what is None is not looked for."""
-    best: dict[Query, _Best] = {}
+    wanted: dict[Query, tuple[int, int]] = {}
     if pictures is not None:
-        best["texts"] = _Best(len(texts), len(images), pictures, matcher.device)
+        wanted["texts"] = len(texts), _at_most(pictures, len(images))
     if sentences is not None:
-        best["images"] = _Best(len(images), len(texts), sentences, matcher.device)
-    for block in score_blocks(matcher, images, texts, memory=memory, dtype=dtype, progress=progress):
+        wanted["images"] = len(images), _at_most(sentences, len(texts))
+    blocks = score_blocks(matcher, images, texts, memory=memory, dtype=dtype, progress=progress)
+    device = matcher.device
+    if has_kernels(device):
+        from diptych.scoring.best_kernel import MOST, BestOnGPU
+
+        if max(k for _, k in wanted.values()) <= MOST:
+            with torch.cuda.device(device):
+                quick = BestOnGPU(wanted, device)
+                for block in blocks:
+                    quick.add(block)
+                return quick.found()
+    best = {query: _Best(queries, k, device) for query, (queries, k) in wanted.items()}
+    for block in blocks:
         ordered = _ordered(block.scores)
         if "texts" in best:
             places = torch.arange(block.images.start, block.images.stop, device=ordered.device)
             best["texts"].add(block.columns, ordered.T, places)
         if "images" in best:
             best["images"].add(block.images, ordered, block.columns)
-    return best
+    return {query: held.found() for query, held in best.items()}
+
+
+def _at_most(k: int, items: int) -> int:
+    if k < 1:
+        raise DiptychError(f"k: expected at least 1, got {k}")
+    return min(k, items)
 
 
 class _Best:
-    """The best of each query so far, on the device where scores are."""
+    """The best k of each query so far, on the device where scores are."""
 
-    def __init__(self, queries: int, items: int, k: int, device: torch.device) -> None:
-        if k < 1:
-            raise DiptychError(f"k: expected at least 1, got {k}")
-        self.k = min(k, items)
-        self.keys = torch.full((queries, self.k), torch.iinfo(torch.int64).min, device=device)
+    def __init__(self, queries: int, k: int, device: torch.device) -> None:
+        self.k = k
+        self.keys = torch.full((queries, k), torch.iinfo(torch.int64).min, device=device)
 
     def add(self, queries: Tensor | slice, ordered: Tensor, items: Tensor) -> None:
         """Numbers in the scores' order (q, i), of queries and items at these positions.

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from diptych.common.device import pick_device, processes_of
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar, span
 from diptych.matchers.base import Matcher
+from diptych.matchers.kept import Kept
 from diptych.training.accumulation import (
     Parts,
     Sides,
@@ -31,7 +31,9 @@ from diptych.training.checkpoints import Position, Trained, has_checkpoint, load
 from diptych.training.claim import check_claim, claim, locked
 from diptych.training.collapse import CollapseWatch, collapse_sentence
 from diptych.training.compiled import columns, compile_backbones, uncompiled
+from diptych.training.counted_scores import batch_scores
 from diptych.training.data import Splits, load_splits
+from diptych.training.data_share import DataShare
 from diptych.training.environment import Environment
 from diptych.training.gather import gather
 from diptych.training.gradients import clip_gradients, loss_scaler
@@ -61,6 +63,7 @@ READ_STEPS = 16  # losses that are read at once where reading one waits for a GP
 Ending = Literal["epochs", "patience", "judge", "signal"]
 Judge = Callable[[int, dict[str, float]], bool]  # an epoch, from 1, and its figures: whether to go on
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -225,6 +228,7 @@ class Trainer:
         every = READ_STEPS if fabric.device.type == "cuda" else 1
         tells = fabric.is_global_zero and self._ended() is None
         trackers = build_trackers(recipe, run, self.position.total) if tells else []
+        self.data = DataShare()
         self.log = TrainingLog(run, fabric.is_global_zero, trackers, self.position.total, every)
         preprocess = matcher.preprocess
         self.held = self.held_validation = None
@@ -304,18 +308,20 @@ class Trainer:
     def _epoch(self, batches: Iterator[Batch]) -> None:
         epoch, steps = self.position.epoch, len(self.dataset.batches(self.position.epoch))
         self.module.train()
+        self.data.begin()
         with progress_bar("steps") as bar:
             task = bar.add_task(f"epoch {epoch + 1}/{self.config.epochs}", total=steps, note="")
             bar.advance(task, self.position.step)
             while self.position.step < steps:
-                batch = next(batches)
+                batch = self.data.take(batches)
                 progress = epoch + self.position.step / steps
                 set_learning_rate(self.optimiser, lr_factor(self.config.schedule, progress, self.config.epochs))
                 measured = self._step(batch, epoch)
                 self.position = replace(self.position, step=self.position.step + 1, total=self.position.total + 1)
                 self.log.step(self.position.total, measured, self.optimiser.param_groups[0]["lr"], epoch)
                 self.time_left.mark("step")
-                bar.update(task, advance=1, note=f"loss {self.log.loss:.4f}{self._left(', whole run ')}")
+                told = f"loss {self.log.loss:.4f}, {self._waiting()}{self._left(', whole run ')}"
+                bar.update(task, advance=1, note=told)
                 every = self.config.checkpoint_steps
                 due = every is not None and self.position.total % every == 0
                 if self._stopping() or (due and self.position.step < steps):
@@ -376,16 +382,15 @@ class Trainer:
             images, texts = self.module(Box(part)).content
         return images.to(dtype=torch.float32), texts.to(dtype=torch.float32)
 
-    def _scores(self, images: Any, texts: Any) -> Tensor:
-        score = self.matcher.logits if self.loss_function.takes_logits else self.matcher.score
-        rows = self.config.score_rows
-        if rows is None:
-            return score(images, texts)
-        parts = [
-            checkpoint(score, images[start : start + rows], texts, use_reentrant=False)
-            for start in range(0, len(images), rows)
-        ]
-        return torch.cat(parts)
+    def _scores(self, images: Kept, texts: Kept) -> Tensor:
+        return batch_scores(
+            self.matcher,
+            images,
+            texts,
+            logits=self.loss_function.takes_logits,
+            half=HALVES.get(self.config.precision),
+            rows=self.config.score_rows,
+        )
 
     def _freeze(self, epoch: int) -> None:
         frozen = [prefix for prefix, epochs in self.config.frozen_epochs.items() if epoch < epochs]
@@ -397,6 +402,7 @@ class Trainer:
     def _end_of_epoch(self) -> None:
         """Go to the next epoch; evaluate where it is due, and keep the best."""
         self.log.read()
+        waiting = self._waiting()
         done = self.position.epoch + 1
         self._tell_collapse(done)
         self.position = replace(self.position, epoch=done, step=0)
@@ -415,9 +421,9 @@ class Trainer:
         self.time_left.mark("evaluation")
         self.judged_out = self.judge is not None and not self.judge(done, figures)
         if self.fabric.is_global_zero:
-            self._tell_epoch(done, figures["rsum"], better)
+            self._tell_epoch(done, figures["rsum"], better, waiting)
 
-    def _tell_epoch(self, done: int, rsum: float, better: bool) -> None:
+    def _tell_epoch(self, done: int, rsum: float, better: bool, waiting: str) -> None:
         """A line for each evaluation: how good, how long still, and why the run ends here where it does."""
         mark, patience = " (best)" if better else "", self.config.patience
         if not better and patience is not None:
@@ -429,7 +435,11 @@ class Trainer:
         left = "; stopping early: training.patience is used up" if ending == "patience" else ""
         if ending is None:
             left = self._left("; at most " if patience is not None else "; ")
-        print(f"epoch {done}/{self.config.epochs}: validation rsum {rsum:.1f}{mark}{left}", file=sys.stderr)
+        print(f"epoch {done}/{self.config.epochs}: validation rsum {rsum:.1f}{mark}{left}; {waiting}", file=sys.stderr)
+
+    def _waiting(self) -> str:
+        """How much of this epoch's time went by in waiting for data, in words."""
+        return f"{self.data.share():.0%} of the time waiting for data"
 
     def _left(self, before: str) -> str:
         """How long the whole run will still take, in words, where that is known."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy as np
+import torch
 from torch import Tensor
 
 # A group of fewer items is filled up with shorter ones: so small a call costs more than the padding it would save.
@@ -14,17 +16,31 @@ def like_lengths(lengths: Tensor, most: Callable[[int], int] | None = None) -> l
     most: the largest group for a given longest length; without it, any size
     Within a group lengths differ by an eighth at most, unless it would have fewer than 16 items.
     """
-    order = lengths.cpu().argsort(descending=True, stable=True)
-    ordered = lengths.cpu()[order].tolist()
+    lengths = lengths.cpu()
+    if len(lengths) and _one_group(lengths, most):
+        return [torch.arange(len(lengths))]
+    order = lengths.argsort(descending=True, stable=True)
+    # Ascending, so that the end of a run of like lengths is found by halving.
+    shorter = -lengths[order].numpy()
     groups = []
     start = 0
-    while start < len(ordered):
-        longest = ordered[start]
-        shortest = longest - max(1, longest // 8)
-        end = start + 1
-        last = len(ordered) if most is None else min(len(ordered), start + max(1, most(longest)))
-        while end < last and (ordered[end] >= shortest or end - start < WORTHWHILE):
-            end += 1
+    while start < len(shorter):
+        longest = -int(shorter[start])
+        like = int(np.searchsorted(shorter, -_shortest(longest), side="right"))
+        last = len(shorter) if most is None else start + max(1, most(longest))
+        end = min(len(shorter), last, max(like, start + WORTHWHILE))
         groups.append(order[start:end].sort().values)
         start = end
     return groups
+
+
+def _shortest(longest: int) -> int:
+    """The least length that is like another."""
+    return longest - max(1, longest // 8)
+
+
+def _one_group(lengths: Tensor, most: Callable[[int], int] | None) -> bool:
+    """Whether nothing is split, as where all are equal: then nothing need be sorted."""
+    shortest, longest = (int(length) for length in lengths.aminmax())
+    alike = shortest >= _shortest(longest) or len(lengths) <= WORTHWHILE
+    return alike and (most is None or most(longest) >= len(lengths))

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -15,6 +16,9 @@ from diptych.matchers.kept import Kept
 # Working memory that a block is planned with at most: on a CPU what stays near its caches, where larger ones gain
 # nothing; on a GPU what keeps every core busy (benchmarks/scoring.py --work tries others).
 ENOUGH = {"cpu": 16 << 20, "cuda": 4 << 30}
+# So little is taken without asking what is free: that would take longer than to score it, and a call for which there
+# is not enough is halved all the same.
+LITTLE = 64 << 20
 # Scores of one block, which may also lie in main memory while they are ranked.
 MOST_PAIRS = 1 << 24
 # Of a device that cannot say what is free.
@@ -43,13 +47,40 @@ class MemoryBudget:
         if memory is not None and memory <= 0:
             raise DiptychError(f"memory: expected a number of bytes above 0, got {memory}")
         self.device = device
-        self.memory = free_memory(device) if memory is None else memory
-        self.work = min(self.memory // 2, ENOUGH.get(device.type, UNKNOWN))
-        self.side = self.memory // 8
+        self._given, self._work = memory, None if memory is None else min(memory // 2, self._enough)
+
+    @cached_property
+    def memory(self) -> int:
+        """Bytes in all: as given, or what is free when it is first asked for."""
+        return free_memory(self.device) if self._given is None else self._given
+
+    @property
+    def work(self) -> int:
+        """Bytes for one call of the matcher."""
+        if self._work is None:
+            self._work = min(self.memory // 2, self._enough)
+        return self._work
+
+    @property
+    def side(self) -> int:
+        """Bytes for the vectors of each side."""
+        return self.memory // 8
+
+    def allows(self, taken: int) -> bool:
+        """Whether one call of the matcher may take so many bytes."""
+        return (self._work is None and taken <= min(LITTLE, self._enough)) or taken <= self.work
+
+    @property
+    def _enough(self) -> int:
+        return ENOUGH.get(self.device.type, UNKNOWN)
 
     def pairs(self, floats: int) -> int:
         """How many pairs of so many float32 numbers one call may take; at least 1."""
         return max(1, min(MOST_PAIRS, self.work // (4 * floats)))
+
+    def takes(self, pairs: int, floats: int) -> bool:
+        """Whether one call may take so many pairs of so many float32 numbers."""
+        return pairs <= MOST_PAIRS and self.allows(4 * pairs * floats)
 
     def items(self, kept: Kept) -> int:
         """How many items of one side may be on the device at once; at least 1."""
@@ -61,11 +92,12 @@ class MemoryBudget:
 
     def holds_matrix(self, rows: int, columns: int) -> bool:
         """Whether so many float32 scores may stay on the device; they are taken from what is not planned for."""
-        return 4 * rows * columns <= self.memory // 16
+        taken = 4 * rows * columns
+        return (self._given is None and taken <= LITTLE) or taken <= self.memory // 16
 
     def ran_out(self, taken: int) -> None:
         """Memory ran out in a call that was planned to take so many bytes: plan for half of it from now on."""
-        self.work = max(1, min(self.work, taken) // 2)
+        self._work = max(1, min(self.work, taken) // 2)
         release(self.device)
 
 
@@ -78,7 +110,8 @@ def free_memory(device: torch.device) -> int:
     """Bytes that can still be taken on a device: on a GPU what the driver and PyTorch's cache have left."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        held = torch.cuda.memory_stats_as_nested_dict(device)  # one look for both; each alone takes a look of its own
+        return free + held["reserved_bytes"]["all"]["current"] - held["allocated_bytes"]["all"]["current"]
     if device.type == "cpu":
         return available_ram()
     return UNKNOWN

@@ -1,1 +1,1 @@
-"""What the matchers score with on a GPU: fused kernels in Triton, a file a paper, each beside its plain PyTorch path."""
+"""Fused GPU kernels in Triton that matchers score with, a file a paper; each has its plain PyTorch path beside it."""

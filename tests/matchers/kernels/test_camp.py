@@ -1,0 +1,118 @@
+"""CAMP's kernels beside its plain path, which other tests hold against the paper's formulas."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from diptych.matchers import camp
+from diptych.matchers.camp import CAMP, CAMPConfig
+from diptych.matchers.camp_parts import CAMPKept
+from diptych.matchers.kept import Kept
+from tests.matchers import inputs
+from tests.matchers.cases_camp import CASES, IMAGE, WORDS
+
+FUSED = [
+    "camp", "camp-without-gates", "camp-without-residual", "camp-without-attention-aggregation", "camp-concat",
+    "camp-product", "camp-joint-embedding", "camp-low-dimensional", "camp-scalar-gate", "camp-concat-without-gates",
+]  # fmt: skip
+PLAIN = ["camp-product-scalar-gate", "camp-gate-fusion-add", "camp-gate-fusion-new-add", "camp-without-fusion"]
+
+
+@pytest.fixture
+def build() -> Callable[[CAMPConfig], CAMP]:
+    def make(config: CAMPConfig) -> CAMP:
+        torch.manual_seed(3)
+        matcher = CAMP(config, inputs.word_tokenizer()).eval()
+        for side in (matcher.image_side, matcher.text_side):
+            if hasattr(side, "fusion") and side.fusion.bias is not None:
+                torch.nn.init.normal_(side.fusion.bias, std=0.3)
+        return matcher
+
+    return make
+
+
+def sides(matcher: CAMP, regions: list[int], words: list[int], extra: int = 0) -> tuple[Kept, Kept]:
+    """What is kept of random local vectors, with so many real ones each."""
+    kept = []
+    for keep, lengths in ((matcher.keep_images, regions), (matcher.keep_texts, words)):
+        mask = torch.arange(max(*lengths, 1) + extra) < torch.tensor(lengths).unsqueeze(1)
+        vectors = 2 * torch.randn(*mask.shape, matcher.config.dim)
+        kept.append(keep(inputs_encoded(vectors, mask)))
+    return kept[0], kept[1]
+
+
+def inputs_encoded(vectors: torch.Tensor, mask: torch.Tensor) -> camp.Encoded:
+    return camp.Encoded(vectors, mask, None, vectors)
+
+
+def fused(matcher: CAMP, images: Kept, texts: Kept, dtype: torch.dtype, patch: pytest.MonkeyPatch) -> torch.Tensor:
+    with patch.context() as context, torch.no_grad():
+        context.setattr(camp, "fused_dtype", lambda *tensors: dtype)
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            return matcher.logits(images, texts)
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_kernels_compute_what_the_plain_path_does(
+    name: str, build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher = build(CASES[name])
+    assert matcher.has_kernels()
+    images, texts = sides(matcher, [5, 1, 3], [4, 1, 2, 7, 3], extra=2)
+    with torch.no_grad():
+        expected = matcher.logits(images, texts)
+    torch.testing.assert_close(
+        fused(matcher, images, texts, torch.float32, monkeypatch), expected, atol=1e-5, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("gate", ["vector", "scalar"])
+def test_tiles_that_do_not_fit_and_an_item_of_padding_alone(
+    gate: str, build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CAMPConfig(dim=141, image=IMAGE, text=WORDS, gate=gate)  # type: ignore[arg-type]
+    matcher = build(config)
+    images, texts = sides(matcher, [37, 0, 1], [17, 1, 0, 2, 3, 4, 5, 6, 7, 8])
+    with torch.no_grad():
+        expected = matcher.logits(images, texts)
+    assert expected.isfinite().all()
+    torch.testing.assert_close(
+        fused(matcher, images, texts, torch.float32, monkeypatch), expected, atol=2e-5, rtol=2e-5
+    )
+
+
+@pytest.mark.parametrize("gate", ["vector", "scalar"])
+def test_half_precision_is_near(
+    gate: str, build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher = build(CAMPConfig(dim=24, image=IMAGE, text=WORDS, gate=gate, similarity="cosine"))  # type: ignore[arg-type]
+    images, texts = sides(matcher, [5, 1, 3], [4, 1, 2])
+    with torch.no_grad():
+        expected = matcher.logits(images, texts)
+    found = fused(matcher, images, texts, torch.float16, monkeypatch)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, atol=5e-3, rtol=0)
+
+
+def test_a_score_does_not_depend_on_what_else_is_scored(
+    build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher = build(CASES["camp"])
+    images, texts = sides(matcher, [5, 1, 3], [4, 1, 2])
+    whole = fused(matcher, images, texts, torch.float32, monkeypatch)
+    alone = fused(matcher, images[[2]], texts[[1]].trim(), torch.float32, monkeypatch)
+    torch.testing.assert_close(alone[0, 0], whole[2, 1], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_other_options_take_the_plain_path(
+    name: str, build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher = build(CASES[name])
+    assert not matcher.has_kernels()
+    images, texts = sides(matcher, [2, 1], [2, 3])
+    assert isinstance(images, CAMPKept)
+    with torch.no_grad():
+        expected = matcher.logits(images, texts)
+    assert torch.equal(fused(matcher, images, texts, torch.float32, monkeypatch), expected)
