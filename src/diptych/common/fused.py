@@ -1,7 +1,7 @@
 """Whether fused GPU kernels can take the place of plain PyTorch here."""
 
 from functools import cache
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 
 import torch
 from torch import Tensor
@@ -11,10 +11,19 @@ HALF = (torch.bfloat16, torch.float16)
 
 @cache
 def has_kernels(device: torch.device) -> bool:
-    """Whether Triton's kernels run on a device: an NVIDIA GPU of Ampere's generation or later."""
-    if device.type != "cuda" or torch.version.hip is not None or find_spec("triton") is None:
+    """Whether our Triton kernels run on a device: an NVIDIA GPU of Hopper's generation, whose memory they are laid
+    out for, with a Triton that knows its copy engine.
+    """
+    if device.type != "cuda" or torch.version.hip is not None or _triton() < (3, 4):
         return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.cuda.get_device_capability(device)[0] == 9
+
+
+def _triton() -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in version("triton").split(".")[:2])
+    except PackageNotFoundError:
+        return (0, 0)
 
 
 def fused_dtype(*tensors: Tensor) -> torch.dtype | None:

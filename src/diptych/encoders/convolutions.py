@@ -46,7 +46,7 @@ class TextCNN(nn.Module):
             p = convolution(F.pad(x, (0, width - 1))).relu()
             # After the ReLU nothing lies below 0, so a pad at 0 is never the largest.
             pooled.append((p if self.convolve_pads else p * real).amax(-1))
-        return self._finish(torch.cat(pooled, -1))
+        return self.finish(torch.cat(pooled, -1))
 
     def in_place(self, words: Tensor, pads: Tensor | None) -> Tensor:
         """As `forward`, in float32 and without gradient: words (k, n, inputs), their positions first -> (n, outputs).
@@ -69,8 +69,12 @@ class TextCNN(nn.Module):
         if pads is not None:
             found.masked_fill_(pads.unsqueeze(-1), torch.finfo(found.dtype).min)
         bias = torch.cat([convolution.get_parameter("bias") for convolution in self.convolutions])
-        return self._finish(found.amax(0).add_(bias).relu_())
+        return self.finish(found.amax(0).add_(bias).relu_())
 
-    def _finish(self, pooled: Tensor) -> Tensor:
-        out: Tensor = self.fc(pooled)
+    def finish(self, pooled: Tensor) -> Tensor:
+        """The largest of each filter (n, 3 filters) -> (n, outputs)."""
+        return self.normalise(self.fc(pooled))
+
+    def normalise(self, out: Tensor) -> Tensor:
+        """What the map gave, (n, outputs), by its length or by a layer norm."""
         return l2(out) if self.norm is None else self.norm(out)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
+from diptych.common.fused import fused_dtype
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.convolutions import TextCNN
 from diptych.encoders.encoded import Encoded, l2
@@ -168,7 +169,9 @@ class MMCA(Matcher):
         if self.cross_unit is None:
             return images.vectors[:, 0] @ texts.vectors[:, 0].T
         images, texts = _own(images), _own(texts)
-        return images.whole @ texts.whole.T + self.config.alpha * self._cross(images, texts, aligned=False)
+        with torch.autocast(images.device.type, enabled=False):  # in full, so that ranks do not tie
+            alone = images.whole.float() @ texts.whole.float().T
+        return alone + self.config.alpha * self._cross(images, texts, aligned=False)
 
     def score_pairs(self, images: Kept, texts: Kept) -> Tensor:
         """The same for aligned pairs: (n,)."""
@@ -181,6 +184,13 @@ class MMCA(Matcher):
         """i1.c1 of all pairs (n, m), or of aligned ones (n,)."""
         assert self.cross_unit is not None
         cnn = self.cross_cnn or self.text_cnn
+        if not aligned and self._fits(images.mask.shape[1], texts.mask.shape[1]):
+            half = fused_dtype(images.vectors, texts.vectors)
+            if half is not None:
+                from diptych.matchers.kernels import mmca
+
+                with torch.autocast(images.device.type, enabled=False):
+                    return mmca.cross_scores(self.cross_unit, cnn, images, texts, half)
         if not aligned and not cnn.convolve_pads and _plain_float32(images, texts):
             return cross_scores(self.cross_unit, cnn, images, texts)
         regions = self._cross_side(images, texts, aligned, image_rows=True).vectors
@@ -191,6 +201,15 @@ class MMCA(Matcher):
         i1 = l2(mean_pool(regions.flatten(0, -3), region_mask))
         c1 = cnn(words.flatten(0, -3), word_mask)
         return (i1 * c1).sum(-1).view(pairs)
+
+    def has_kernels(self) -> bool:
+        """Whether there are GPU kernels for these options: of a whole unit and of widths that a tile holds."""
+        c = self.config
+        return self.cross_unit is not None and not c.convolve_pads and c.dim <= 256 and c.dim % 8 == 0
+
+    def _fits(self, regions: int, words: int) -> bool:
+        """Whether the kernels' tiles hold items of so many vectors."""
+        return self.has_kernels() and regions <= 128 and words <= 64
 
     def _cross_side(self, rows: MMCAKept, others: MMCAKept, aligned: bool, image_rows: bool) -> "_CrossSide":
         """One side's elements after the cross unit.
@@ -261,6 +280,9 @@ class MMCA(Matcher):
         if self.cross_unit is None:
             return 1
         c = self.config
+        if self._fits(regions, words) and fused_dtype(self.cross_unit.output.weight) is not None:
+            # What both sides' items gather, the largest of each filter, and c1; most of them in half precision.
+            return (regions + words) * c.dim // 2 + 2 * self._filters + 3 * c.dim
         attention = 2 * c.heads * regions * words + 5 * c.dim * max(regions, words) + c.dim * min(regions, words)
         convolutions = c.dim * regions + words * (4 * c.dim + 3 * self._filters)
         return max(attention, convolutions)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from diptych.encoders.pooling import mean_pool
 from diptych.matchers.camp_parts import CAMPKept
-from diptych.matchers.kernels.products import half_product, power_of_two
+from diptych.matchers.kernels.products import half_product, power_of_two, precision_of
 
 Join = Literal["add", "concat", "product", "linear"]
 LOWEST = tl.constexpr(-1e38)
@@ -326,7 +326,7 @@ def joined(
         weights if gates is None else gates, side.bias if biased else weights, out,
         rows, m, items, d,
         JOIN=join, GATE=vector_gate or gates is not None, BIASED=biased, APPROXIMATE=x.vectors.is_cuda,
-        PRECISION=_precision(half), J=J, ROWS=ROWS, ITEMS=weights.shape[-1], D=D, num_warps=warps, num_stages=stages,
+        PRECISION=precision_of(half), J=J, ROWS=ROWS, ITEMS=weights.shape[-1], D=D, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     if linear:
         return out
@@ -364,11 +364,7 @@ def hear(
         x.own, y.sent, weights, weights if gates is None else gates, weights if side.bias is None else side.bias,
         own, side.scores, out, logits,
         n, m, k, y.mask.shape[1], out.stride(0) // d, out.stride(1) // d, d,
-        GATE=gates is not None, BIASED=side.bias is not None, PRECISION=_precision(x.vectors.dtype),
+        GATE=gates is not None, BIASED=side.bias is not None, PRECISION=precision_of(x.vectors.dtype),
         CHUNKS=triton.cdiv(k, K), J=J, K=K, ITEMS=weights.shape[-1], D=power_of_two(d), num_warps=warps,
     )  # fmt: skip
     return logits
-
-
-def _precision(dtype: torch.dtype) -> str:
-    return "ieee" if dtype == torch.float32 else "tf32"
