@@ -73,8 +73,5 @@ class TextCNN(nn.Module):
 
     def finish(self, pooled: Tensor) -> Tensor:
         """The largest of each filter (n, 3 filters) -> (n, outputs)."""
-        return self.normalise(self.fc(pooled))
-
-    def normalise(self, out: Tensor) -> Tensor:
-        """What the map gave, (n, outputs), by its length or by a layer norm."""
+        out: Tensor = self.fc(pooled)
         return l2(out) if self.norm is None else self.norm(out)

@@ -365,6 +365,6 @@ def hear(
         own, side.scores, out, logits,
         n, m, k, y.mask.shape[1], out.stride(0) // d, out.stride(1) // d, d,
         GATE=gates is not None, BIASED=side.bias is not None, PRECISION=precision_of(x.vectors.dtype),
-        CHUNKS=triton.cdiv(k, K), J=J, K=K, ITEMS=weights.shape[-1], D=power_of_two(d), num_warps=warps,
+        CHUNKS=triton.cdiv(k, K), J=J, K=K, ITEMS=weights.shape[-1], D=power_of_two(d), num_warps=warps, num_stages=1,
     )  # fmt: skip
     return logits

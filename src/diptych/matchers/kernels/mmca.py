@@ -1,10 +1,10 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 """The cross part of MMCA for all pairs on a GPU, without gradient.
 
-Four kernels. Attention both ways writes what each region and word of a pair gathers; the rest of the Transformer unit
-takes a tile of those rows through all its Linears and norms and writes it back in place; the convolutions keep only
-their largest over words; and the last adds the regions up and compares. Rows of both sides lie pair by pair, pictures
-first: (n * m * items, d) in half precision.
+Four kernels. Attention, once each way, writes what each region and word of a pair gathers; the rest of the
+Transformer unit takes a tile of those rows through all its Linears and norms and writes it back in place; the
+convolutions keep only their largest over words; and the last adds the regions up and compares. Rows of both sides lie
+pair by pair, pictures first: (n * m * items, d) in half precision.
 """
 
 import math
@@ -22,86 +22,66 @@ from diptych.matchers.kernels.products import described, half_product, power_of_
 if TYPE_CHECKING:
     from diptych.matchers.mmca import MMCAKept
 
-TOGETHER = 64  # words of several sentences that meet a picture at once
-FINISH_TILE = (128, 64, 64, 8, 3)  # rows, inputs of the first map at a time, hidden units at a time; warps, stages
-CONVOLVE_TILE = (128, 64, 8, 3)  # rows, inputs at a time; warps, stages
+ATTEND_TILE = (64, 32, 4, 3)  # rows, items of several senders that they meet at once; warps, stages
+FINISH_TILE = (64, 64, 32, 4, 2)  # rows, inputs of the first map at a time, hidden units at a time; warps, stages
+CONVOLVE_TILE = (128, 64, 8, 4)  # rows, inputs at a time; warps, stages
+COMPARED = 1024  # numbers that a warp adds up at once
 LOG2E = tl.constexpr(math.log2(math.e))
 LOWEST = tl.constexpr(-1e30)
 SMALLEST = 16  # the least side of a tile of a product
 # Sizes that differ from call to call must not each compile a kernel of their own.
-SIZES = ["n", "m", "pairs", "regions", "words", "count", "each", "items"]
-
-
-@triton.jit
-def _shares(affinity, own, AXIS: tl.constexpr):
-    """Softmax over the last axis and one number more, `own`: the weights, and the share of `own`."""
-    peak = tl.maximum(tl.max(affinity, AXIS), own)
-    weights = tl.exp2(affinity - tl.expand_dims(peak, AXIS))
-    kept = tl.exp2(own - peak)
-    scale = 1 / (tl.sum(weights, AXIS) + kept)
-    return weights * tl.expand_dims(scale, AXIS), kept * scale
+SIZES = ["m", "pairs", "regions", "words", "count", "each", "items", "senders", "receiver_step", "sender_step"]
 
 
 @triton.jit(do_not_specialize=SIZES)
 def _attend_kernel(
-    image_query, image_key, image_value, image_attended, image_own, image_mask,
-    text_query, text_key, text_value, text_attended, text_own, text_mask,
-    to_images, to_texts, n, m, regions, words,
+    query, attended, own, key, value, mask, out, count, items, senders, each, receiver_step, sender_step,
     dim: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, PRECISION: tl.constexpr,
-    C: tl.constexpr, R: tl.constexpr, W: tl.constexpr, J: tl.constexpr,
+    ROWS: tl.constexpr, C: tl.constexpr, K: tl.constexpr, J: tl.constexpr,
 ):  # fmt: skip
-    """One picture and J sentences, head by head: each row's weights on its own side, which is kept, and the other.
+    """ROWS items of receivers and J senders, head by head: weights on the own side, which is kept, and on the other.
 
-    to_images: (n, m, regions, d), to_texts: (n, m, words, d)
-    A region meets the words of all J sentences in one product; and since a message comes from one sentence alone, what
-    its weights are multiplied by has the J sentences' values down its diagonal.
+    query, attended: (receivers, items, dim), own: (receivers, items, heads), `count` items in all
+    key, value: (senders, each, dim), mask: (senders, each); out: (pairs, items, dim), by steps of a pair
+    A row meets the items of all J senders in one product; and since a message comes from one sender alone, what its
+    weights are multiplied by has the J senders' values down its diagonal.
     """
-    groups = tl.cdiv(m, J)
-    i, first = tl.program_id(0) // groups, tl.program_id(0) % groups * J
-    r, c, g = tl.arange(0, R), tl.arange(0, C), tl.arange(0, J * W)
-    j, w = first + g // W, g % W
-    region, word = i * regions + r, j * words + w
-    seen, told, within = r < regions, (w < words) & (j < m), c < WIDTH
-    real_regions = tl.load(image_mask + region, mask=seen, other=0) != 0
-    real_words = tl.load(text_mask + word, mask=told, other=0) != 0
-    regions_at = region.to(tl.int64)[:, None] * dim + c[None, :]
-    words_at = word.to(tl.int64)[:, None] * dim + c[None, :]
-    region_there, word_there = seen[:, None] & within[None, :], told[:, None] & within[None, :]
-    # The values of sentence j down the diagonal: columns are (sentence, c).
+    groups = tl.cdiv(senders, J)
+    first = tl.program_id(0) % groups * J
+    row, c, g, j = (
+        tl.program_id(0) // groups * ROWS + tl.arange(0, ROWS), tl.arange(0, C), tl.arange(0, J * K), tl.arange(0, J)
+    )  # fmt: skip
+    there, within = row < count, c < WIDTH
+    sent = (g % K < each) & (first + g // K < senders)
+    item = first * each + g // K * each + g % K
+    real = tl.load(mask + item, mask=sent, other=0) != 0
+    rows_at, rows_there = (row * dim)[:, None] + c[None, :], there[:, None] & within[None, :]
+    keys_at, keys_there = (item * dim)[:, None] + c[None, :], sent[:, None] & within[None, :]
     column = tl.arange(0, J * C)
-    diagonal = (g // W)[:, None] == (column // C)[None, :]
-    diagonal = diagonal & told[:, None] & (column % C < WIDTH)[None, :]
-    diagonal_at = word.to(tl.int64)[:, None] * dim + (column % C)[None, :]
-    sentence = first + tl.arange(0, J)
-    pair = (i.to(tl.int64) * m + sentence)[None, :, None]
-    out_at = (pair * regions + r[:, None, None]) * dim + c[None, None, :]
-    out_there = seen[:, None, None] & (sentence < m)[None, :, None] & within[None, None, :]
-    told_at = ((i.to(tl.int64) * m + j) * words + w)[:, None] * dim + c[None, :]
+    values_at = (item * dim)[:, None] + (column % C)[None, :]
+    diagonal = sent[:, None] & (column % C < WIDTH)[None, :] & ((g // K)[:, None] == (column // C)[None, :])
+    out += (first * sender_step).to(tl.int64) * items * dim
+    place = (row // items * receiver_step).to(tl.int64) * items * dim + row % items * dim
+    step = sender_step * items * dim
+    out_there = there[:, None, None] & (first + j < senders)[None, :, None] & within[None, None, :]
     for h in range(HEADS):
         at = h * WIDTH
-        query = tl.load(image_query + regions_at + at, mask=region_there, other=0.0)
-        key = tl.load(text_key + words_at + at, mask=word_there, other=0.0)
-        a = tl.dot(query, tl.trans(key), input_precision=PRECISION) * LOG2E
-        a = tl.reshape(tl.where(real_words[None, :], a, LOWEST), (R, J, W))
-        own = tl.load(image_own + region * HEADS + h, mask=seen, other=0.0) * LOG2E
-        weights, share = _shares(a, tl.broadcast_to(own[:, None], (R, J)), 2)
-        value = tl.load(text_value + diagonal_at + at, mask=diagonal, other=0.0)
-        heard = tl.dot(tl.reshape(weights, (R, J * W)).to(value.dtype), value, input_precision=PRECISION)
-        kept = tl.load(image_attended + regions_at + at, mask=region_there, other=0.0).to(tl.float32)
-        heard = tl.reshape(heard, (R, J, C)) + share[:, :, None] * kept[:, None, :]
-        tl.store(to_images + out_at + at, heard.to(to_images.dtype.element_ty), mask=out_there)
-
-        query = tl.load(text_query + words_at + at, mask=word_there, other=0.0)
-        key = tl.load(image_key + regions_at + at, mask=region_there, other=0.0)
-        b = tl.dot(query, tl.trans(key), input_precision=PRECISION) * LOG2E
-        b = tl.where(real_regions[None, :], b, LOWEST)
-        own = tl.load(text_own + word * HEADS + h, mask=told, other=0.0) * LOG2E
-        weights, share = _shares(b, own, 1)
-        value = tl.load(image_value + regions_at + at, mask=region_there, other=0.0)
-        heard = tl.dot(weights.to(value.dtype), value, input_precision=PRECISION)
-        kept = tl.load(text_attended + words_at + at, mask=word_there, other=0.0).to(tl.float32)
-        heard += share[:, None] * kept
-        tl.store(to_texts + told_at + at, heard.to(to_texts.dtype.element_ty), mask=word_there)
+        q = tl.load(query + rows_at + at, mask=rows_there, other=0.0)
+        k = tl.load(key + keys_at + at, mask=keys_there, other=0.0)
+        a = tl.dot(q, tl.trans(k), input_precision=PRECISION) * LOG2E
+        a = tl.reshape(tl.where(real[None, :], a, LOWEST), (ROWS, J, K))
+        kept = tl.load(own + row * HEADS + h, mask=there, other=0.0) * LOG2E
+        peak = tl.maximum(tl.max(a, 2), kept[:, None])
+        e = tl.exp2(a - peak[:, :, None])
+        share = tl.exp2(kept[:, None] - peak)
+        scale = 1 / (tl.sum(e, 2) + share)
+        e = tl.reshape(e * scale[:, :, None], (ROWS, J * K))
+        v = tl.load(value + values_at + at, mask=diagonal, other=0.0)
+        heard = tl.reshape(tl.dot(e.to(v.dtype), v, input_precision=PRECISION), (ROWS, J, C))
+        mine = tl.load(attended + rows_at + at, mask=rows_there, other=0.0).to(tl.float32)
+        heard += (share * scale)[:, :, None] * mine[:, None, :]
+        to = place[:, None, None] + (j * step)[None, :, None] + (at + c)[None, None, :]
+        tl.store(out + to, heard.to(out.dtype.element_ty), mask=out_there)
 
 
 @triton.jit
@@ -189,19 +169,27 @@ def _convolve_kernel(
 
 
 @triton.jit(do_not_specialize=SIZES)
-def _compare_kernel(rows, c1, out, regions, dim: tl.constexpr, R: tl.constexpr, D: tl.constexpr, K: tl.constexpr):
-    """i1.c1 of one pair; i1 is the sum of its regions (pairs, regions, dim), 0 at pads, over its length."""
+def _compare_kernel(
+    rows, c1, bias, out, regions,
+    dim: tl.constexpr, MAPPED: tl.constexpr, R: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    """i1.c1 of one pair; i1 is the sum of its regions (pairs, regions, dim), 0 at pads, over its length.
+
+    c1: (pairs, dim); with MAPPED what a map gave, without its bias, which is then l2-normalised
+    """
     pair = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, D)
-    total = tl.zeros((D,), tl.float32)
+    sums = tl.zeros((K, D), tl.float32)
     for start in range(0, R, K):
         r = start + tl.arange(0, K)
         at = (pair * regions + r)[:, None] * dim + d[None, :]
-        total += tl.sum(
-            tl.load(rows + at, mask=(r < regions)[:, None] & (d < dim)[None, :], other=0.0).to(tl.float32), 0
-        )
+        sums += tl.load(rows + at, mask=(r < regions)[:, None] & (d < dim)[None, :], other=0.0).to(tl.float32)
+    total = tl.sum(sums, 0)
     c = tl.load(c1 + pair * dim + d, mask=d < dim, other=0.0)
     length = tl.maximum(tl.sqrt(tl.sum(total * total, 0)), 1e-12)
+    if MAPPED:
+        c += tl.load(bias + d, mask=d < dim, other=0.0).to(tl.float32)
+        length *= tl.maximum(tl.sqrt(tl.sum(c * c, 0)), 1e-12)
     tl.store(out + pair, tl.sum(total * c, 0) / length)
 
 
@@ -209,38 +197,47 @@ def cross_scores(
     unit: TransformerUnit, cnn: TextCNN, images: "MMCAKept", texts: "MMCAKept", dtype: torch.dtype
 ) -> Tensor:
     """i1.c1 of all pairs (n, m), in float32; products are of numbers of `dtype`, their sums float32."""
-    regions, words = attend(unit.heads, images, texts, dtype)
+    regions = attend(unit.heads, images, texts, dtype, images_first=True)
+    words = attend(unit.heads, texts, images, dtype, images_first=False)
     finish(unit, regions, images.vectors.to(dtype), images.mask, receivers_first=True)
     finish(unit, words, texts.vectors.to(dtype), texts.mask, receivers_first=False)
-    pooled = convolve(cnn, words, texts.mask)
-    c1 = cnn.normalise(half_product(pooled, cnn.fc.weight.to(dtype)).add_(cnn.fc.bias.float())).float().contiguous()
+    c1 = half_product(convolve(cnn, words, texts.mask), cnn.fc.weight.to(dtype))
     del words
+    if cnn.norm is not None:
+        c1 = cnn.norm(c1.add_(cnn.fc.bias)).contiguous()
     n, m, k, d = regions.shape
     out = torch.empty(n, m, dtype=torch.float32, device=regions.device)
     D = max(SMALLEST, power_of_two(d))
     _compare_kernel[(n * m,)](
-        regions, c1, out, k, d, R=power_of_two(k), D=D, K=min(power_of_two(k), 4096 // D), num_warps=4
+        regions,
+        c1,
+        cnn.fc.bias,
+        out,
+        k,
+        d,
+        MAPPED=cnn.norm is None,
+        R=power_of_two(k),
+        D=D,
+        K=min(power_of_two(k), COMPARED // D),
+        num_warps=1,
     )
     return out
 
 
-def attend(heads: int, images: "MMCAKept", texts: "MMCAKept", dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """What each region and each word of all pairs gathers: (n, m, regions, d) and (n, m, words, d)."""
-    (n, regions, d), (m, words) = images.vectors.shape, texts.mask.shape
-    to_images = torch.empty(n, m, regions, d, dtype=dtype, device=images.device)
-    to_texts = torch.empty(n, m, words, d, dtype=dtype, device=images.device)
-    R, W = max(SMALLEST, power_of_two(regions)), max(SMALLEST, power_of_two(words))
-    J = max(1, min(power_of_two(m), TOGETHER // W))
-    given = []
-    for side in (images, texts):
-        given += [x.to(dtype).contiguous() for x in (side.query, side.key, side.value, side.attended)]
-        given += [side.own.float().contiguous(), side.mask.contiguous()]
-    _attend_kernel[(n * triton.cdiv(m, J),)](
-        *given, to_images, to_texts, n, m, regions, words,
+def attend(heads: int, rows: "MMCAKept", others: "MMCAKept", dtype: torch.dtype, images_first: bool) -> Tensor:
+    """What each item of a side gathers from its own side and the other, of all pairs: (images, texts, items, d)."""
+    (n, items, d), (m, each) = rows.vectors.shape, others.mask.shape
+    out = torch.empty(*((n, m) if images_first else (m, n)), items, d, dtype=dtype, device=rows.device)
+    K, (ROWS, together, warps, stages) = max(SMALLEST, power_of_two(each)), ATTEND_TILE
+    J = max(1, min(power_of_two(m), together // K))
+    _attend_kernel[(triton.cdiv(n * items, ROWS) * triton.cdiv(m, J),)](
+        *(x.to(dtype).contiguous() for x in (rows.query, rows.attended)), rows.own.float().contiguous(),
+        *(x.to(dtype).contiguous() for x in (others.key, others.value)), others.mask.contiguous(),
+        out, n * items, items, m, each, *((m, 1) if images_first else (1, n)),
         dim=d, HEADS=heads, WIDTH=d // heads, PRECISION=precision_of(dtype),
-        C=max(SMALLEST, power_of_two(d // heads)), R=R, W=W, J=J, num_warps=4, num_stages=2,
+        ROWS=ROWS, C=max(SMALLEST, power_of_two(d // heads)), K=K, J=J, num_warps=warps, num_stages=stages,
     )  # fmt: skip
-    return to_images, to_texts
+    return out
 
 
 def finish(unit: TransformerUnit, rows: Tensor, x: Tensor, mask: Tensor, receivers_first: bool) -> None:
