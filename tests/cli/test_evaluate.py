@@ -40,6 +40,12 @@ def test_the_result_is_kept_beside_the_run(model: Path, data: Path) -> None:
     assert sorted(p.name for p in (model / "evaluations").iterdir()) == ["all-pairs-test.json", "all-pairs-test.npz"]
 
 
+def test_scores_in_half_precision_say_so(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", str(model), "--data", str(data), "--precision", "bf16"]) == 0
+    told = capsys.readouterr()
+    assert "scores were computed in bfloat16" in told.out + told.err
+
+
 def test_a_model_folder_and_another_place_for_the_result(
     model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +87,7 @@ def test_several_runs_and_their_ensemble(
         (["--beside", "camp/table-33"], "did you mean 'camp/table-3'"),
         (["--format", "html"], "format: 'html' does not exist"),
         (["--device", "nonsense"], "device: 'nonsense' cannot be used"),
+        (["--precision", "half"], "precision: expected float32, bf16 or fp16, got 'half'"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(

@@ -33,6 +33,17 @@ def test_a_matcher_is_evaluated_as_its_score_matrix(case: str) -> None:
     assert found.per_query["image_ids"].tolist() == [item.id for item in collection.items]
 
 
+@pytest.mark.parametrize("case", ["vse++", "scan-t2i-mean", "camp"])
+@pytest.mark.parametrize("memory", [None, 40_000])
+def test_scores_of_half_precision_are_ranked_as_they_are_and_told(case: str, memory: int | None) -> None:
+    matcher, collection = tiny.matcher(case), tiny.collection()
+    scores = score_all(matcher, *encode_collection(matcher, collection), dtype=torch.bfloat16)
+    expected = evaluate_scores(scores, collection.captions()[1]).figures
+    found = evaluate_matcher(matcher, collection, memory=memory, dtype=torch.bfloat16)
+    assert {key: found.figures[key] for key in expected} == pytest.approx(expected)
+    assert found.notes == ("scores were computed in bfloat16",)
+
+
 def test_encoding_follows_the_collection_s_order() -> None:
     matcher, collection = tiny.matcher(), tiny.collection()
     images, texts = encode_collection(matcher, collection, batch_size=2)

@@ -98,14 +98,17 @@ def evaluate_kept(
     image_ids: Ids = None,
     sentence_ids: Ids = None,
     memory: int | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Evaluation:
     """Evaluate a matcher on what it kept of pictures and sentences; `owners` (sentences,), the picture of each.
+
+    memory: bytes that scoring may take; dtype: what large products are computed in, float32 without it
 
     >>> evaluate_kept(matcher, images, texts, owners=[0, 1, 2])["i2t/r@5"]
     100.0
     """
     owners = np.asarray(owners)
-    source = MatcherSource(matcher, images, texts, memory, "scoring")
+    source = MatcherSource(matcher, images, texts, memory, "scoring", dtype)
     result = evaluate_source(source, owners, protocol, image_ids, sentence_ids)
     with matcher.inference():
         figures = matcher.pair_figures(images, texts, torch.from_numpy(owners))
@@ -118,8 +121,9 @@ def evaluate_matcher(
     protocol: str = "all-pairs",
     batch_size: int = 64,
     memory: int | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Evaluation:
-    """Evaluate a matcher on a collection; batch_size: pictures encoded at once; memory: bytes that scoring may take.
+    """Evaluate a matcher on a collection; batch_size: pictures encoded at once; memory, dtype: as `evaluate_kept`.
 
     >>> result = evaluate_matcher(matcher, collection)
     >>> result.images, result.sentences, result["t2i/r@5"]
@@ -129,9 +133,8 @@ def evaluate_matcher(
     collection, notes = fit_collection(collection, protocol)
     kept = encode_collection(matcher, collection, batch_size)
     owners = collection.captions()[1]
-    return evaluate_kept(matcher, *kept, owners, protocol, *collection_ids(collection), memory).described(
-        data=collection.name, notes=notes
-    )
+    result = evaluate_kept(matcher, *kept, owners, protocol, *collection_ids(collection), memory, dtype)
+    return result.described(data=collection.name, notes=[*notes, *_rounded(dtype)])
 
 
 def evaluate_ensemble(
@@ -140,6 +143,7 @@ def evaluate_ensemble(
     protocol: str = "all-pairs",
     batch_size: int = 64,
     memory: int | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Evaluation:
     """Evaluate the mean of several matchers' scores on a collection.
 
@@ -148,9 +152,15 @@ def evaluate_ensemble(
     """
     check_protocol(protocol)
     collection, notes = fit_collection(collection, protocol)
-    members = [MatcherSource(m, *encode_collection(m, collection, batch_size), memory) for m in matchers]
+    members = [MatcherSource(m, *encode_collection(m, collection, batch_size), memory, dtype=dtype) for m in matchers]
     result = evaluate_source(EnsembleSource(members), collection.captions()[1], protocol, *collection_ids(collection))
-    return result.described(data=collection.name, notes=notes)
+    return result.described(data=collection.name, notes=[*notes, *_rounded(dtype)])
+
+
+def _rounded(dtype: torch.dtype | None) -> list[str]:
+    """What is told of scores that are not float32's."""
+    half = dtype in (torch.bfloat16, torch.float16)
+    return [f"scores were computed in {str(dtype).removeprefix('torch.')}"] if half else []
 
 
 def collection_ids(collection: Collection) -> tuple[list[str], list[str]]:

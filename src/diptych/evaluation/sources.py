@@ -14,6 +14,7 @@ from diptych.matchers.base import Matcher
 from diptych.matchers.bounded.memory import MemoryBudget
 from diptych.matchers.kept import Kept
 
+HALF_ROUNDING = 5e-2
 ROUNDING = 2e-5  # two ways of computing one float32 score differ by less, in parts of it
 STRIP = 1024  # pictures scored at once; 1,024 x 25,000 scores are 102 MB
 
@@ -169,17 +170,25 @@ class EmbeddingSource:
 
 
 class MatcherSource:
-    """A matcher's scores of what it kept of pictures and sentences."""
+    """A matcher's scores of what it kept of pictures and sentences; memory, dtype: as scoring takes them."""
 
     def __init__(
-        self, matcher: Matcher, images: Kept, texts: Kept, memory: int | None = None, progress: str | None = None
+        self,
+        matcher: Matcher,
+        images: Kept,
+        texts: Kept,
+        memory: int | None = None,
+        progress: str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.matcher, self.images, self.texts = matcher, images, texts
-        self.memory, self.progress = memory, progress
+        self.memory, self.progress, self.dtype = memory, progress, dtype
 
     @property
     def tolerance(self) -> float:
-        """Wider on a GPU that may round the factors of products (TF32)."""
+        """Wider where factors of products are rounded: to half precision, or on a GPU perhaps to TF32."""
+        if self.dtype in (torch.bfloat16, torch.float16):
+            return HALF_ROUNDING
         rounds = self.matcher.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest"
         return 4e-3 if rounds else ROUNDING
 
@@ -192,13 +201,16 @@ class MatcherSource:
         """The scoring room's blocks."""
         from diptych.scoring.blocks import score_blocks
 
-        return score_blocks(self.matcher, self.images, self.texts, memory=self.memory, progress=self.progress)
+        return score_blocks(
+            self.matcher, self.images, self.texts, memory=self.memory, dtype=self.dtype, progress=self.progress
+        )
 
     def rows(self, start: int, stop: int) -> Iterator[ScoreBlock]:
         """The same for a run of pictures."""
         from diptych.scoring.blocks import score_blocks
 
-        for block in score_blocks(self.matcher, self.images[start:stop], self.texts, memory=self.memory):
+        part = self.images[start:stop]
+        for block in score_blocks(self.matcher, part, self.texts, memory=self.memory, dtype=self.dtype):
             run = slice(block.images.start + start, block.images.stop + start)
             yield Strip(run, block.texts, block.scores)
 
@@ -219,6 +231,7 @@ class MatcherSource:
             torch.from_numpy(candidates),
             query="images",
             memory=self.memory,
+            dtype=self.dtype,
         )
         result = np.empty(len(images), dtype=np.float64)
         result[order] = scores.cpu().numpy()[row, place]
@@ -230,13 +243,15 @@ class MatcherSource:
 
         if self.matcher.device.type == "cpu":
             return None
-        return score_all_near(self.matcher, self.images, self.texts, memory=self.memory, progress=self.progress)
+        return score_all_near(
+            self.matcher, self.images, self.texts, memory=self.memory, dtype=self.dtype, progress=self.progress
+        )
 
     def part(self, images: np.ndarray, texts: np.ndarray) -> "MatcherSource":
         """Fewer pictures and sentences."""
         rows = self.images[torch.from_numpy(images).to(self.images.device)]
         columns = self.texts[torch.from_numpy(texts).to(self.texts.device)]
-        return MatcherSource(self.matcher, rows, columns, self.memory, self.progress)
+        return MatcherSource(self.matcher, rows, columns, self.memory, self.progress, self.dtype)
 
 
 class BlockSource:

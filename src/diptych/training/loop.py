@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from diptych.common.device import pick_device, processes_of
 from diptych.common.errors import DiptychError
+from diptych.common.precision import half_of
 from diptych.common.progress import progress_bar, span
 from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
@@ -63,7 +64,6 @@ READ_STEPS = 16  # losses that are read at once where reading one waits for a GP
 Ending = Literal["epochs", "patience", "judge", "signal"]
 Judge = Callable[[int, dict[str, float]], bool]  # an epoch, from 1, and its figures: whether to go on
 PRECISIONS = {"float32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
-HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -388,7 +388,7 @@ class Trainer:
             images,
             texts,
             logits=self.loss_function.takes_logits,
-            half=HALVES.get(self.config.precision),
+            half=half_of(self.config.precision),
             rows=self.config.score_rows,
         )
 
@@ -411,7 +411,7 @@ class Trainer:
         self.fabric.barrier()
         averaged = nullcontext() if self.average is None else self.average.in_place()
         with averaged, uncompiled(self.config.compile):
-            figures = validate(self.matcher, self.splits.validations, self.held_validation)
+            figures = validate(self.matcher, self.splits.validations, self.held_validation, self._scored_in())
         self.figures = figures
         better = figures["rsum"] > self.position.best_rsum
         if better:
@@ -436,6 +436,10 @@ class Trainer:
         if ending is None:
             left = self._left("; at most " if patience is not None else "; ")
         print(f"epoch {done}/{self.config.epochs}: validation rsum {rsum:.1f}{mark}{left}; {waiting}", file=sys.stderr)
+
+    def _scored_in(self) -> torch.dtype | None:
+        """What validation computes scores in: on a GPU what the run is trained in, for its kernels are that fast."""
+        return half_of(self.config.precision) if self.fabric.device.type == "cuda" else None
 
     def _waiting(self) -> str:
         """How much of this epoch's time went by in waiting for data, in words."""

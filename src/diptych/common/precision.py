@@ -1,0 +1,18 @@
+"""What large products are computed in, by the names that recipes and commands have for it."""
+
+import torch
+
+from diptych.common.errors import DiptychError
+
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def half_of(precision: str) -> torch.dtype | None:
+    """The type of a name; None for float32.
+
+    >>> half_of("bf16"), half_of("float32")
+    (torch.bfloat16, None)
+    """
+    if precision != "float32" and precision not in HALVES:
+        raise DiptychError(f"precision: expected float32, bf16 or fp16, got {precision!r}")
+    return HALVES.get(precision)
