@@ -20,12 +20,15 @@ def has_kernels(device: torch.device) -> bool:
 def fused_dtype(*tensors: Tensor) -> torch.dtype | None:
     """The half type that fused kernels multiply in, where they can be used; None where plain PyTorch computes.
 
-    They serve where autocast asks for half precision on a GPU and no gradient is wanted.
+    They serve where autocast asks for half precision on a GPU and no gradient is recorded: what a matcher keeps may
+    have none where its own weights want one.
     """
-    device = tensors[0].device
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        return None
-    if not has_kernels(device) or not torch.is_autocast_enabled(device.type):
+    return fused_dtype_on(tensors[0].device)
+
+
+def fused_dtype_on(device: torch.device) -> torch.dtype | None:
+    """The same for tensors on a device that are not there yet."""
+    if torch.is_grad_enabled() or not has_kernels(device) or not torch.is_autocast_enabled(device.type):
         return None
     dtype = torch.get_autocast_dtype(device.type)
     return dtype if dtype in HALF else None
