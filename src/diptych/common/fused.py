@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 HALF = (torch.bfloat16, torch.float16)
+INTERPRETED = 227 << 10  # bytes that kernels may take where they are interpreted: those of a large GPU
 
 
 @cache
@@ -15,6 +16,15 @@ def has_kernels(device: torch.device) -> bool:
     if device.type != "cuda" or torch.version.hip is not None or find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@cache
+def own_memory(device: torch.device) -> int:
+    """Bytes that a program of a kernel may take of its multiprocessor's own memory: 99 KiB to 227 KiB."""
+    if device.type != "cuda":
+        return INTERPRETED
+    room: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
+    return room
 
 
 def fused_dtype(*tensors: Tensor) -> torch.dtype | None:

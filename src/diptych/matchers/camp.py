@@ -215,7 +215,7 @@ class CAMP(Matcher):
             if not meeting.aligned and self._fits(images.mask.shape[1], texts.mask.shape[1]):
                 half = fused_dtype(images.vectors)
             if half is not None:
-                with torch.autocast(images.device.type, enabled=False):
+                with torch.autocast(images.device.type, enabled=False), torch.cuda.device_of(images.vectors):
                     both = self._fused(images.to(dtype=half), texts.to(dtype=half))
                 return self._compare(*both)
             v, _ = self._receive(self.image_side, images, texts, meeting)

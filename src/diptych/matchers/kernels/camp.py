@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
+from diptych.common.fused import own_memory
 from diptych.encoders.pooling import mean_pool
 from diptych.matchers.camp_parts import CAMPKept
 from diptych.matchers.kernels.products import half_product, power_of_two
@@ -380,10 +381,7 @@ def hear(
 def _heard_at_once(items: int, vectors: Tensor) -> bool:
     """Whether all that a sender of so many items sends fits into a multiprocessor's own memory."""
     numbers = items * power_of_two(vectors.shape[-1])
-    if not vectors.is_cuda:
-        return numbers <= HEARD
-    room: int = torch.cuda.get_device_properties(vectors.device).shared_memory_per_block_optin  # type: ignore[attr-defined]
-    return numbers <= HEARD and 2 * numbers + ASIDE <= room
+    return numbers <= HEARD and numbers * vectors.element_size() + ASIDE <= own_memory(vectors.device)
 
 
 def _precision(dtype: torch.dtype) -> str:
