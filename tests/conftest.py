@@ -1,4 +1,6 @@
 import os
+from collections.abc import Iterator
+from typing import Any
 
 # bf16 products through AMX kill the process on some CPUs; must be set before torch is imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
@@ -20,6 +22,22 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
     os.environ.pop("DIPTYCH_CONFIG", None)
+
+
+@pytest.fixture(scope="session")
+def interpreted() -> Iterator[None]:
+    """Loops to ends that a kernel computes: Triton 3.6 takes those from arrays of one number, NumPy 2.4 refuses to."""
+    from triton.runtime import interpreter
+
+    patch_tensor = interpreter._patch_lang_tensor
+
+    def patched(tensor: type, scope: Any) -> None:
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang_tensor", patched)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,5 @@
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,27 @@ def test_extents_reach_to_the_last_real_vector() -> None:
     kept = Kept(torch.randn(3, 4, 2), mask)
     assert kept.extents.tolist() == [3, 1, 4]
     assert kept[[0, 1]].cut(3).mask.tolist() == [[True, False, True], [False] * 3]
+
+
+def test_extents_are_those_of_the_mask_as_it_is() -> None:
+    """They are told once, but of what is made from it, and of a mask that was written to, anew."""
+    kept = Kept(torch.randn(3, 4, 2), torch.arange(4) < torch.tensor([[1], [3], [2]]))
+    assert kept.extents.tolist() == [1, 3, 2]
+    assert kept.extents is kept.extents
+    assert kept[[2, 1]].extents.tolist() == [2, 3]
+    assert kept[1:].extents.tolist() == [3, 2]
+    assert kept.resize(3).extents.tolist() == kept.resize(9).extents.tolist() == [1, 3, 2]
+    assert Kept.cat([kept, kept[:1]]).extents.tolist() == [1, 3, 2, 1]
+    assert replace(kept, mask=kept.mask.flip(0)).extents.tolist() == [2, 3, 1]
+    assert copy.copy(kept).extents.tolist() == copy.deepcopy(kept).extents.tolist() == [1, 3, 2]
+    kept.mask[0, 3] = True
+    assert kept.extents.tolist() == [4, 3, 2]
+
+
+def test_extents_of_what_was_kept_without_gradient() -> None:
+    with torch.inference_mode():
+        kept = Kept(torch.randn(2, 3, 2), torch.arange(3) < torch.tensor([[1], [3]]))
+    assert kept.extents.tolist() == kept.extents.tolist() == [1, 3]
 
 
 def test_parts_of_different_sizes_are_put_together() -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 HALF = (torch.bfloat16, torch.float16)
+INTERPRETED = 227 << 10  # bytes that kernels may take where they are interpreted: those of a large GPU
 
 
 @cache
@@ -26,15 +27,27 @@ def _triton() -> tuple[int, ...]:
         return (0, 0)
 
 
+@cache
+def own_memory(device: torch.device) -> int:
+    """Bytes that a program of a kernel may take of its multiprocessor's own memory: 99 KiB to 227 KiB."""
+    if device.type != "cuda":
+        return INTERPRETED
+    room: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
+    return room
+
+
 def fused_dtype(*tensors: Tensor) -> torch.dtype | None:
     """The half type that fused kernels multiply in, where they can be used; None where plain PyTorch computes.
 
-    They serve where autocast asks for half precision on a GPU and no gradient is wanted.
+    They serve where autocast asks for half precision on a GPU and no gradient is recorded: what a matcher keeps may
+    have none where its own weights want one.
     """
-    device = tensors[0].device
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        return None
-    if not has_kernels(device) or not torch.is_autocast_enabled(device.type):
+    return fused_dtype_on(tensors[0].device)
+
+
+def fused_dtype_on(device: torch.device) -> torch.dtype | None:
+    """The same for tensors on a device that are not there yet."""
+    if torch.is_grad_enabled() or not has_kernels(device) or not torch.is_autocast_enabled(device.type):
         return None
     dtype = torch.get_autocast_dtype(device.type)
     return dtype if dtype in HALF else None

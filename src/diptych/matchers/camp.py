@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.common.bounds import check_bounds
-from diptych.common.fused import fused_dtype
+from diptych.common.fused import fused_dtype, fused_dtype_on
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig, xavier_linear
@@ -44,6 +44,8 @@ from diptych.matchers.camp_parts import (
     weighted_sum,
 )
 from diptych.matchers.kept import Kept
+
+LARGEST = 128  # vectors of an item up to which a pair's affinities fit into a kernel's registers
 
 
 def default_text() -> GRUConfig:
@@ -209,9 +211,11 @@ class CAMP(Matcher):
 
     def _logits(self, images: Kept, texts: Kept, meeting: Meeting) -> Tensor:
         if isinstance(images, CAMPKept) and isinstance(texts, CAMPKept):
-            half = None if meeting.aligned or not self.has_kernels() else fused_dtype(images.vectors, texts.vectors)
+            half = None
+            if not meeting.aligned and self._fits(images.mask.shape[1], texts.mask.shape[1]):
+                half = fused_dtype(images.vectors)
             if half is not None:
-                with torch.autocast(images.device.type, enabled=False):
+                with torch.autocast(images.device.type, enabled=False), torch.cuda.device_of(images.vectors):
                     both = self._fused(images.to(dtype=half), texts.to(dtype=half))
                 return self._compare(*both)
             v, _ = self._receive(self.image_side, images, texts, meeting)
@@ -229,6 +233,9 @@ class CAMP(Matcher):
         if c.messages != "attention" or c.revised or c.fusion == "none" or c.aggregation == "multi-head":
             return False
         return self.linear_fusion or c.gate == "vector" or (c.fusion == "product" and c.gate == "none")
+
+    def _fits(self, regions: int, words: int) -> bool:
+        return self.has_kernels() and max(regions, words) <= LARGEST
 
     def _fused(self, images: CAMPKept, texts: CAMPKept) -> tuple[Tensor, Tensor]:
         """v* and t* of all pairs by GPU kernels: two of (n, m, d) in the type of what is given."""
@@ -269,6 +276,8 @@ class CAMP(Matcher):
     def pair_floats(self, regions: int, words: int) -> int:
         """What is live at once in the wider of the two directions: so many (items, d) tensors, and the attention."""
         d, items = self.config.dim, max(regions, words)
+        if self._fits(regions, words) and fused_dtype_on(self.device) is not None:
+            return self._fused_floats(regions, words)
         if self.config.messages == "none":
             return 3 * d if self.config.similarity == "mlp" else 1
         if self.config.fusion == "none":
@@ -279,6 +288,19 @@ class CAMP(Matcher):
             wide = 6 if self.config.fusion == "concat" else 4
         attention = items * (items if self.config.revised else min(regions, words))
         return wide * items * d + 4 * attention + 6 * d
+
+    def _fused_floats(self, regions: int, words: int) -> int:
+        """The same with kernels: attention of both directions, and of one at a time what goes into its Linear and out.
+
+        Two numbers of half precision count as one.
+        """
+        from diptych.matchers.kernels.camp import row_of
+
+        d, items = self.config.dim, max(regions, words)
+        # Of a linear fusion what came out is written where a sender is too large to be held at once, or for a mean.
+        wide = 1 if self.linear_fusion else 3 if self.config.fusion == "concat" else 2
+        attention = regions * row_of(words) + words * row_of(regions)
+        return (attention + wide * items * d) // 2 + 2 * regions * words + items + 4 * d
 
     # Message passing to one side; tensors of pairs are (y, x, ...) as `Meeting` lays them out.
 

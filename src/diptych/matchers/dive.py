@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from diptych.common.bounds import check_bounds, check_share
+from diptych.common.fused import fused_dtype, fused_dtype_on
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig
@@ -27,6 +28,9 @@ from diptych.matchers.set_similarity import (
     smooth_chamfer,
 )
 from diptych.matchers.view import of_pictures, of_sentences
+
+FUSED_SLOTS = (2, 4, 8, 16)  # sets that fill a kernel's tiles
+SHARPEST = 40.0  # the alpha up to which a kernel's sums of exponentials stay within float32
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,9 @@ class DivE(Matcher):
 
     def score(self, images: Kept, texts: Kept) -> Tensor:
         """The similarity of all pairs of sets: (n, m)."""
-        return self._similarity(all_cosines(self._set(images), self._set(texts)))
+        x, y = self._set(images), self._set(texts)
+        half = fused_dtype(x) if self._fits() else None
+        return self._similarity(all_cosines(x, y)) if half is None else self._fused(x.to(half), y.to(half))
 
     def score_pairs(self, images: Kept, texts: Kept) -> Tensor:
         """The same for aligned pairs: (n,)."""
@@ -152,6 +158,21 @@ class DivE(Matcher):
         if self.config.similarity != "mp":
             return self.score_pairs(images, texts)
         return mp_logit(pair_cosines(self._set(images), self._set(texts)), self.mp_a, self.mp_b)
+
+    def has_kernels(self) -> bool:
+        """Of sets that fill a tile; a match probability's logits have none."""
+        return self._fits() and self.config.similarity != "mp"
+
+    def _fits(self) -> bool:
+        sharp = self.config.similarity == "smooth-chamfer" and self.config.alpha > SHARPEST
+        return self.config.slots in FUSED_SLOTS and not sharp
+
+    def _fused(self, x: Tensor, y: Tensor) -> Tensor:
+        """The similarity of all pairs of sets by a GPU kernel: (n, K, d), (m, K, d) of half precision -> (n, m)."""
+        from diptych.matchers.kernels.sets import set_scores
+
+        learned = (self.mp_a, self.mp_b) if self.config.similarity == "mp" else (None, None)
+        return set_scores(x, y, self.config.similarity, self.config.alpha, *learned)
 
     def _set(self, side: Kept) -> Tensor:
         # A set is always full: what lies beyond its K elements is padding.
@@ -199,7 +220,9 @@ class DivE(Matcher):
         return Layout(self.config.dim, self.config.slots, self.config.alpha, similarity)
 
     def pair_floats(self, regions: int, words: int) -> int:
-        """K x K cosines, scaled, and the exponentials of one direction at a time."""
+        """K x K cosines, scaled, and the exponentials of one direction at a time; a kernel writes scores alone."""
+        if self._fits() and fused_dtype_on(self.device) is not None:
+            return 1
         return 4 * self.config.slots**2
 
 

@@ -80,16 +80,18 @@ class Kept:
         >>> images.resize(4).extents
         tensor([1, 1, 1])
         """
-        # Told once: a GPU is waited for, and a side of an index meets many queries.
-        told: Tensor | None = self.__dict__.get("_extents")
-        if told is None:
+        # Told once: a GPU is waited for, and a side of an index meets many queries. Until the mask is written to.
+        written = None if self.mask.is_inference() else self.mask._version
+        before, told = self.__dict__.get("_extents", (None, None))
+        if told is None or before != written:
             if self.mask.shape[1] == 1:
                 told = torch.ones(len(self), dtype=torch.int64)
             else:
                 places = torch.arange(1, self.mask.shape[1] + 1, dtype=torch.int32, device=self.mask.device)
                 told = (self.mask * places).amax(1).clamp(min=1).cpu().long()
-            object.__setattr__(self, "_extents", told)
-        return told
+            object.__setattr__(self, "_extents", (written, told))
+        extents: Tensor = told
+        return extents
 
     @property
     def device(self) -> torch.device:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
-from diptych.common.fused import fused_dtype
+from diptych.common.fused import fused_dtype, fused_dtype_on
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.convolutions import TextCNN
 from diptych.encoders.encoded import Encoded, l2
@@ -280,7 +280,7 @@ class MMCA(Matcher):
         if self.cross_unit is None:
             return 1
         c = self.config
-        if self._fits(regions, words) and fused_dtype(self.cross_unit.output.weight) is not None:
+        if self._fits(regions, words) and fused_dtype_on(self.device) is not None:
             # What both sides' items gather, the largest of each filter, and c1; most of them in half precision.
             return (regions + words) * c.dim // 2 + 2 * self._filters + 3 * c.dim
         attention = 2 * c.heads * regions * words + 5 * c.dim * max(regions, words) + c.dim * min(regions, words)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from diptych.common.bounds import check_bounds
+from diptych.common.fused import fused_dtype, fused_dtype_on
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig
@@ -24,6 +25,7 @@ from diptych.matchers.kept import Kept, all_real, kept
 SOFTMAX_LAMBDAS = {"t2i": 9.0, "i2t": 4.0}
 LSE_LAMBDAS = {"t2i": 6.0, "i2t": 5.0}
 EPSILON = 1e-8
+LARGEST = 128  # vectors of an item up to which its attention fits into a kernel's registers
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,9 @@ class SCAN(Matcher):
 
     def score(self, images: Kept, texts: Kept) -> Tensor:
         """Mean, LogSumExp, max or sum over words (regions) of their cosine with what they attend to: (n, m)."""
+        half = fused_dtype(images.vectors) if self._fits(images.mask.shape[1], texts.mask.shape[1]) else None
+        if half is not None:
+            return self._fused(images, texts, half)
         if self.config.direction == "t2i":
             return self._all_pairs(images, texts)
         return self._all_pairs(texts, images).T
@@ -131,8 +136,36 @@ class SCAN(Matcher):
             "region_fit": View(cosines.transpose(0, 1), ("regions",)),
         }
 
+    def has_kernels(self) -> bool:
+        """With all options."""
+        return True
+
+    def _fits(self, regions: int, words: int) -> bool:
+        return max(regions, words) <= LARGEST
+
+    def _fused(self, images: Kept, texts: Kept, half: torch.dtype) -> Tensor:
+        """The scores of all pairs by GPU kernels: (n, m)."""
+        from diptych.matchers.kernels.scan import scan_scores
+
+        scores = torch.empty(len(images), len(texts), device=images.device)
+        t2i = self.config.direction == "t2i"
+        attended, queries, out = (images, texts, scores) if t2i else (texts, images, scores.T)
+        assert isinstance(attended, Attended)
+        scan_scores(
+            attended, attended.gram, queries, out, dtype=half,
+            affinity_norm=self.config.affinity_norm, softmax_lambda=self.softmax_lambda,
+            aggregation=self.config.aggregation, lse_lambda=self.lse_lambda,
+        )  # fmt: skip
+        return scores
+
     def pair_floats(self, regions: int, words: int) -> int:
-        """Affinities, attention and one product of the two are alive at once, with a copy while they change type."""
+        """Affinities, attention and one product of the two are alive at once, with a copy while they change type.
+
+        Kernels write the affinities alone, and the score.
+        """
+        if self._fits(regions, words) and fused_dtype_on(self.device) is not None:
+            attended, queries = (regions, words) if self.config.direction == "t2i" else (words, regions)
+            return attended * -(-queries // 4) * 4 + 1  # rows are read four numbers at a time
         return 4 * regions * words + 4 * max(regions, words)
 
     def _all_pairs(self, attended: Kept, queries: Kept) -> Tensor:

@@ -8,7 +8,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from diptych.matchers.kernels.products import power_of_two
 from diptych.scoring.blocks import Block
 from diptych.scoring.candidates import Query
 
@@ -53,7 +52,7 @@ def _best_kernel(
         row = tl.load(rows + query, mask=asked, other=0)
     at = base + (row * tl.num_programs(1) + tl.program_id(1)) * K
     # Below all keys and each other: the least is always one slot.
-    best = tl.zeros((QUERIES, SLOTS), tl.int64) + (LOWEST + slot)[None, :]
+    best = tl.zeros((QUERIES, SLOTS), tl.int64) + (slot + LOWEST)[None, :]
     if not FRESH:
         old, known = at[:, None] + slot[None, :], asked[:, None] & held[None, :]
         was = tl.load(best_places + old, mask=known, other=-1)
@@ -131,7 +130,8 @@ def _launch(scores: Tensor, rows: Tensor | int, places: Tensor | int, best: Best
     _best_kernel[(triton.cdiv(n, queries), parts)](
         scores, row, place, best.scores, best.places, best.base, first_row, first_place, n, m, span,
         scores.stride(0), scores.stride(1),
-        PLACES=kind, FRESH=best.fresh, K=best.k, SLOTS=power_of_two(best.k), QUERIES=queries, ITEMS=items, num_warps=1,
+        PLACES=kind, FRESH=best.fresh, K=best.k, SLOTS=triton.next_power_of_2(best.k),
+        QUERIES=queries, ITEMS=items, num_warps=1,
     )  # fmt: skip
 
 

@@ -25,8 +25,8 @@ PLAIN = 1 << 28
 WORK = {"cpu": 1 << 28, "cuda": 1 << 31}
 # With gradient a pair takes about twice the memory.
 GRADIENT = 2
-# Fused kernels keep a pair's working memory to themselves: so many pairs of theirs are one part.
-FUSED_PAIRS = 1 << 16
+# The same where fused kernels score without gradient: few large parts keep a GPU busy.
+FUSED_WORK = 1 << 32
 # The share of all pairs up to which those that count are scored by themselves, which takes longer for each.
 FEW = 0.25
 
@@ -94,8 +94,11 @@ class _Pairs:
     def score_all(self) -> Tensor:
         """(n, m) float32, some pictures at a time."""
         score = self.matcher.logits if self.logits else self.matcher.score
-        most = self._most(self.floats) if self.half is None else FUSED_PAIRS
         with torch.autocast(self.images.device.type, self.half, enabled=self.half is not None):
+            # Asked where it scores, for kernels take less where they serve these sizes.
+            most = (
+                self._most(self.floats) if self.half is None else max(1, FUSED_WORK // (4 * self._floats_of_a_pair()))
+            )
             parts = [score(self.images[some], self.texts) for some in self._blocks(most)]
         scores = parts[0] if len(parts) == 1 else torch.cat(parts)
         return scores if self.half is None else scores.float()
@@ -154,6 +157,9 @@ class _Pairs:
             return self.matcher.score_pairs
         own = kind.logits is Matcher.logits or kind.logit_pairs is not Matcher.logit_pairs
         return self.matcher.logit_pairs if own else None
+
+    def _floats_of_a_pair(self) -> int:
+        return self.matcher.pair_floats(self.images.mask.shape[1], self.texts.mask.shape[1])
 
     def _most(self, floats: int) -> int:
         """How many pairs of so many numbers each are one part."""

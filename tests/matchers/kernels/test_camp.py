@@ -1,6 +1,7 @@
 """CAMP's kernels beside its plain path, which other tests hold against the paper's formulas."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -116,3 +117,28 @@ def test_other_options_take_the_plain_path(
     with torch.no_grad():
         expected = matcher.logits(images, texts)
     assert torch.equal(fused(matcher, images, texts, torch.float32, monkeypatch), expected)
+
+
+def test_more_vectors_than_registers_hold_take_the_plain_path(
+    build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher = build(CASES["camp"])
+    images, texts = sides(matcher, [129, 1], [2, 3])
+    with torch.no_grad():
+        expected = matcher.logits(images, texts)
+    monkeypatch.setattr(CAMP, "_fused", None)
+    assert torch.equal(fused(matcher, images, texts, torch.float32, monkeypatch), expected)
+
+
+@pytest.mark.parametrize(("name", "wide"), [("camp", 2), ("camp-concat", 3), ("camp-scalar-gate", 1)])
+def test_kernels_hold_tensors_of_one_direction_in_half_precision(
+    name: str, wide: int, build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher = build(replace(CASES[name], dim=1024))
+    plain = matcher.pair_floats(36, 16)
+    monkeypatch.setattr(camp, "fused_dtype_on", lambda device: torch.bfloat16)
+    floats = matcher.pair_floats(36, 16)
+    # Two weights of half precision, in rows of 16 and of 64, count as one number, and so do two of a wide tensor.
+    assert wide * 36 * 1024 // 2 + (36 * 16 + 16 * 64) // 2 < floats < 0.7 * plain
+    assert matcher.pair_floats(36, 129) > 129 * 1024 * 2
+    assert build(CASES[PLAIN[0]]).pair_floats(36, 16) > 3 * 36 * 8

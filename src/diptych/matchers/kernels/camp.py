@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
+from diptych.common.fused import own_memory
 from diptych.encoders.pooling import mean_pool
 from diptych.matchers.camp_parts import CAMPKept
 from diptych.matchers.kernels.products import half_product, power_of_two, precision_of
@@ -25,7 +26,8 @@ Join = Literal["add", "concat", "product", "linear"]
 LOWEST = tl.constexpr(-1e38)
 JOIN_TILE = (64, 64, 8, 4, 3)  # rows, dimensions, senders of a program; warps, stages
 HEAR_TILE = (16, 8, 8)  # rows at a time, senders of a program; warps
-HEARD = 1 << 16  # numbers of a sender that fit into a multiprocessor's own memory
+HEARD = 1 << 16  # numbers of a sender that a program of `_hear_kernel` holds at most
+ASIDE = 20 << 10  # bytes of a multiprocessor's own memory that it takes besides
 AGGREGATE_TILE = (8192, 4)  # numbers that a program holds at once; warps
 # Sizes that differ from call to call must not each compile a kernel of their own.
 SIZES = ["n", "m", "regions", "words", "rows", "senders", "items", "receivers", "receiver_step", "sender_step"]
@@ -254,12 +256,17 @@ def _hear_kernel(
         tl.store(place + d, (sums / total).to(out.dtype.element_ty), mask=(d < dim) & (j < senders))
 
 
+def row_of(items: int) -> int:
+    """How many weights a row of so many items takes."""
+    return max(16, power_of_two(items))
+
+
 def attend(images: CAMPKept, texts: CAMPKept, gated: bool) -> Attention:
     """Equations 1, 2 and 4 of all pairs, and with `gated` one gate a region and word."""
     (n, regions, width), (m, words) = images.keys.shape, texts.mask.shape
     affinities = half_product(images.keys.flatten(0, 1), texts.keys.flatten(0, 1))
     dots = half_product(images.vectors.flatten(0, 1), texts.vectors.flatten(0, 1)) if gated else affinities
-    R, W = max(16, power_of_two(regions)), max(16, power_of_two(words))
+    R, W = row_of(regions), row_of(words)
     to_images, to_texts = images.keys.new_empty(n * regions, m, W), texts.keys.new_empty(m * words, n, R)
     gates = None
     if gated:
@@ -270,7 +277,7 @@ def attend(images: CAMPKept, texts: CAMPKept, gated: bool) -> Attention:
         affinities, dots, images.mask, texts.mask, to_images, to_texts,
         gates[0] if gates else none, gates[1] if gates else none,
         n, m, regions, words, 1 / math.sqrt(width),
-        GATED=gated, R=R, W=W, G=G, num_warps=4,
+        GATED=gated, R=R, W=W, G=G, num_warps=max(4, R * W // 1024),
     )  # fmt: skip
     return Attention(to_images, to_texts, gates[0] if gates else None, gates[1] if gates else None)
 
@@ -294,7 +301,7 @@ def receive(
     if side.residual and side.scores is not None:
         own = x.vectors.float() @ side.scores
     own = own.masked_fill(~x.mask, LOWEST.value)
-    if join == "linear" and side.scores is not None and weights.shape[-1] * x.vectors.shape[-1] <= HEARD:
+    if join == "linear" and side.scores is not None and _heard_at_once(weights.shape[-1], x.vectors):
         logits: Tensor | None = hear(side, x, y, weights, gates, own, out)
     else:
         fused = joined(side, x, y, weights, gates, join, vector_gate)
@@ -320,6 +327,7 @@ def joined(
     out = x.vectors.new_empty(m, rows, 2 * d if join == "concat" else d)
     biased = linear and side.bias is not None
     ROWS, width, J, warps, stages = JOIN_TILE
+    stages = stages if weights.shape[-1] <= 64 else 2  # else the senders' tiles would not fit into smaller GPUs
     D = min(width, power_of_two(d))
     _join_kernel[(triton.cdiv(d, D) * triton.cdiv(m, J) * triton.cdiv(rows, ROWS),)](
         x.own if linear else x.vectors, y.sent if linear else y.vectors, weights,
@@ -368,3 +376,9 @@ def hear(
         CHUNKS=triton.cdiv(k, K), J=J, K=K, ITEMS=weights.shape[-1], D=power_of_two(d), num_warps=warps, num_stages=1,
     )  # fmt: skip
     return logits
+
+
+def _heard_at_once(items: int, vectors: Tensor) -> bool:
+    """Whether all that a sender of so many items sends fits into a multiprocessor's own memory."""
+    numbers = items * power_of_two(vectors.shape[-1])
+    return numbers <= HEARD and numbers * vectors.element_size() + ASIDE <= own_memory(vectors.device)

@@ -167,9 +167,12 @@ def scan_scores(
     contexts multiply float16, whose 11 digits weights and inner products of up to 1 keep (float32 with float32)
     """
     (n, k), (m, q) = attended.mask.shape, queries.mask.shape
+    if n * m == 0:
+        return
     vectors, _ = _rows(attended, dtype, together=1)
     asked, squares = _rows(queries, dtype, together=TOGETHER)
-    affinities = half_product(vectors, asked)
+    with torch.autocast(out.device.type, enabled=False):
+        affinities = half_product(vectors, asked)
     norm = affinity_norm.removeprefix("clipped").removeprefix("-")
     normalised = norm in ("l2", "l1", "softmax")
     block_k, block_q = max(16, power_of_two(k)), max(TOGETHER, power_of_two(q))

@@ -14,7 +14,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from diptych.common.fused import own_memory
+
 Similarity = Literal["smooth-chamfer", "chamfer", "mil", "mp"]
+STAGES = 4  # steps of DIM that are on their way at once, where there is room
 ROWS, COLUMNS = 128, 256  # vectors of a tile; its float32 sums take half of a multiprocessor's registers
 DIM = 64  # dimensions that are multiplied at once
 TOGETHER = 16  # tiles of rows that meet the same columns one after the other, while those are in the L2 cache
@@ -99,9 +102,11 @@ def set_scores(
     out = torch.empty(n, m, dtype=torch.float32, device=x.device)
     if out.numel():
         tiles = triton.cdiv(n, ROWS // size) * triton.cdiv(m, COLUMNS // size)
-        _sets_kernel[(tiles,)](
-            x.contiguous(), y.contiguous(), out, a, b, n, m, alpha / math.log(2), math.log(2) / (2 * size * alpha),
-            dim=dim, K=size, SIMILARITY=similarity, APPROXIMATE=x.is_cuda,
-            ROWS=ROWS, COLUMNS=COLUMNS, DIM=DIM, TOGETHER=TOGETHER, num_warps=8, num_stages=4,
-        )  # fmt: skip
+        stages = own_memory(x.device) // ((ROWS + COLUMNS) * DIM * x.element_size())
+        with torch.cuda.device_of(x):
+            _sets_kernel[(tiles,)](
+                x.contiguous(), y.contiguous(), out, a, b, n, m, alpha / math.log(2), math.log(2) / (2 * size * alpha),
+                dim=dim, K=size, SIMILARITY=similarity, APPROXIMATE=x.is_cuda,
+                ROWS=ROWS, COLUMNS=COLUMNS, DIM=DIM, TOGETHER=TOGETHER, num_warps=8, num_stages=min(STAGES, stages),
+            )  # fmt: skip
     return out
