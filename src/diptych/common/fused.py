@@ -1,4 +1,4 @@
-"""Whether fused GPU kernels can take the place of plain PyTorch here."""
+"""Whether fused GPU kernels can take the place of plain PyTorch here; and a product of half precision in full."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 HALF = (torch.bfloat16, torch.float16)
+SUMS_IN_FLOAT32 = torch.torch_version.TorchVersion(torch.__version__) >= "2.8"
 INTERPRETED = 227 << 10  # bytes that kernels may take where they are interpreted: those of a large GPU
 
 
@@ -51,3 +52,11 @@ def fused_dtype_on(device: torch.device) -> torch.dtype | None:
         return None
     dtype = torch.get_autocast_dtype(device.type)
     return dtype if dtype in HALF else None
+
+
+def half_product(x: Tensor, y: Tensor) -> Tensor:
+    """x yᵀ of (a, d) and (b, d), in float32 whatever type is multiplied: (a, b)."""
+    if x.dtype == torch.float32 or not x.is_cuda or not SUMS_IN_FLOAT32:
+        with torch.autocast(x.device.type, enabled=False):
+            return x.float() @ y.float().T
+    return torch.mm(x, y.T, out_dtype=torch.float32)

@@ -62,7 +62,7 @@ class Kept:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __len__(self) -> int:
-        return len(self.vectors)
+        return self.vectors.shape[0]  # much quicker than a tensor's len
 
     @property
     def lengths(self) -> Tensor:
@@ -183,6 +183,8 @@ class Kept:
         >>> images.resize(4).cut(1).mask.shape
         torch.Size([3, 1])
         """
+        if k == self.mask.shape[1]:
+            return self
         changed = {}
         for f in fields(self):
             tensor: Tensor = getattr(self, f.name)

@@ -63,7 +63,8 @@ def score_blocks(
     if len(images) == 0 or len(texts) == 0:
         return
     regions, words = images.extents, texts.extents
-    rows, groups = _plan(matcher, images, texts, budget, dtype)
+    same = len(like_lengths(regions)) == 1
+    rows, groups = _plan(matcher, images, texts, budget, dtype, same)
     whole = len(groups) == 1  # all sentences as they lie: nothing is picked out of them
     columns = [torch.arange(len(texts), device=device)] if whole else [group.to(device) for group in groups]
     places: list[Tensor | slice] = [slice(0, len(texts))] if whole else [*groups]
@@ -74,10 +75,10 @@ def score_blocks(
         start = 0
         while start < len(images):
             run = slice(start, min(start + rows, len(images)))
-            alike = like_lengths(regions[run])
+            alike = [] if same else like_lengths(regions[run])
             # As they lie, where they are all alike; else back into their order after each block.
-            parts: list[Tensor | slice] = [run] if len(alike) == 1 else [which + start for which in alike]
-            order = None if len(alike) == 1 else torch.cat(alike).argsort().to(device, non_blocking=True)
+            parts: list[Tensor | slice] = [run] if len(alike) < 2 else [which + start for which in alike]
+            order = None if len(alike) < 2 else torch.cat(alike).argsort().to(device, non_blocking=True)
             pieces = move(images, parts, regions, device)
             if pieces is None and run.stop - run.start == 1:
                 raise DiptychError(f"memory ran out on {device} for what is kept of one picture")
@@ -95,13 +96,13 @@ def score_blocks(
 
 
 def _plan(
-    matcher: Matcher, images: Kept, texts: Kept, budget: MemoryBudget, dtype: torch.dtype | None
+    matcher: Matcher, images: Kept, texts: Kept, budget: MemoryBudget, dtype: torch.dtype | None, same: bool
 ) -> tuple[int, list[Tensor]]:
-    """How many pictures meet groups of sentences at a time, and the groups."""
+    """How many pictures meet groups of sentences at a time, and the groups; same: whether pictures are like in size."""
     regions, words = images.extents, texts.extents
     most_regions = int(regions.max())
     with precision(budget.device, dtype):
-        if images.device == texts.device == budget.device and len(like_lengths(regions)) == 1:
+        if same and images.device == texts.device == budget.device:
             alike = like_lengths(words)
             # All at once, of sides that lie there as they are: the device need not be asked what it has room for.
             floats = matcher.pair_floats(most_regions, int(words.max()))

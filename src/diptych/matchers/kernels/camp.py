@@ -17,10 +17,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-from diptych.common.fused import own_memory
+from diptych.common.fused import half_product, own_memory
 from diptych.encoders.pooling import mean_pool
 from diptych.matchers.camp_parts import CAMPKept
-from diptych.matchers.kernels.products import half_product, power_of_two, precision_of
+from diptych.matchers.kernels.products import power_of_two, precision_of
 
 Join = Literal["add", "concat", "product", "linear"]
 LOWEST = tl.constexpr(-1e38)

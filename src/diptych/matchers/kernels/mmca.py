@@ -15,9 +15,10 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
+from diptych.common.fused import half_product
 from diptych.encoders.convolutions import WIDTHS, TextCNN
 from diptych.encoders.transformer_unit import TransformerUnit
-from diptych.matchers.kernels.products import described, half_product, power_of_two, precision_of
+from diptych.matchers.kernels.products import described, power_of_two, precision_of
 
 if TYPE_CHECKING:
     from diptych.matchers.mmca import MMCAKept

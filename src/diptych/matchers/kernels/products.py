@@ -1,18 +1,8 @@
-"""What all kernels share: products of half precision with float32 results, and sizes of blocks."""
+"""What all kernels share: sizes of tiles, how they multiply, and tensors that are read in blocks."""
 
 import torch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
-
-SUMS_IN_FLOAT32 = torch.torch_version.TorchVersion(torch.__version__) >= "2.8"
-
-
-def half_product(x: Tensor, y: Tensor) -> Tensor:
-    """x yᵀ of (a, d) and (b, d), in float32 whatever type is multiplied: (a, b)."""
-    if x.dtype == torch.float32 or not x.is_cuda or not SUMS_IN_FLOAT32:
-        with torch.autocast(x.device.type, enabled=False):
-            return x.float() @ y.float().T
-    return torch.mm(x, y.T, out_dtype=torch.float32)
 
 
 def power_of_two(n: int) -> int:

@@ -13,8 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from diptych.common.fused import half_product
 from diptych.matchers.kept import Kept
-from diptych.matchers.kernels.products import half_product, power_of_two
+from diptych.matchers.kernels.products import power_of_two
 
 AffinityNorm = Literal["clipped-l2", "l2", "clipped-l1", "l1", "clipped", "softmax", "none"]
 Aggregation = Literal["mean", "lse", "max", "sum"]
