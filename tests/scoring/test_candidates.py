@@ -8,9 +8,11 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.matchers.base import Matcher
-from diptych.matchers.bounded import groups
+from diptych.matchers.bounded import groups, memory
 from diptych.matchers.kept import Kept
+from diptych.scoring import candidates as candidates_module
 from diptych.scoring.candidates import score_candidates
+from tests.matchers import inputs
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 Sides = tuple[Kept, Kept]
@@ -97,3 +99,58 @@ def test_a_wrong_side_is_named(vse: Matcher, two_sides: Sides) -> None:
     images, texts = two_sides
     with pytest.raises(DiptychError, match="query: expected 'texts' or 'images', got 'words'"):
         score_candidates(vse, texts, images, torch.zeros(4, 1, dtype=torch.int64), "words")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("query", ["texts", "images"])
+@pytest.mark.parametrize("memory", [1, 30_000, None])
+def test_candidates_that_all_queries_share_score_as_in_the_matrix(
+    matcher: Matcher,
+    sides: Sides,
+    whole: Tensor,
+    query: Literal["texts", "images"],
+    memory: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In any order, some several times and with gaps; of a single query, too."""
+    monkeypatch.setattr(groups, "WORTHWHILE", 2)
+    images, texts = sides
+    queries, items, scores = (images, texts, whole) if query == "images" else (texts, images, whole.T)
+    shared = torch.tensor([3, -1, 0, 6, 3, 1, -1, 5])
+    for rows in (slice(0, 1), slice(3, 4), slice(0, 5)):
+        expected = scores[rows][:, shared].masked_fill(shared < 0, float("-inf"))
+        asked = queries[rows]
+        found = score_candidates(matcher, asked, items, shared.expand(len(asked), -1), query, memory=memory)
+        torch.testing.assert_close(found, expected, **CLOSE)
+        assert found.is_contiguous()
+
+
+def test_one_query_is_one_call_of_the_matrix_and_nothing_is_asked_of_memory(
+    build: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher: Matcher = build("camp")  # type: ignore[operator]
+    with matcher.inference():
+        images, texts = inputs.kept_images(matcher, extra=2), inputs.kept_texts(matcher)
+        expected = matcher.score(images, texts)
+    calls = []
+    score = matcher.score
+
+    def noted(a: Kept, b: Kept) -> Tensor:
+        calls.append((len(a), len(b)))
+        return score(a, b)
+
+    monkeypatch.setattr(matcher, "score", noted)
+    monkeypatch.setattr(matcher, "score_pairs", None)
+    monkeypatch.setattr(memory, "free_memory", None)
+    found = score_candidates(matcher, texts[2:3], images, torch.tensor([[4, 1, 2]]), "texts")
+    torch.testing.assert_close(found[0], expected[[4, 1, 2], 2], **CLOSE)
+    assert calls == [(3, 1)]
+
+
+def test_what_does_not_fit_at_once_is_scored_pair_by_pair(build: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    matcher: Matcher = build("camp")  # type: ignore[operator]
+    with matcher.inference():
+        images, texts = inputs.kept_images(matcher), inputs.kept_texts(matcher)
+        expected = matcher.score(images, texts)
+    monkeypatch.setattr(candidates_module, "move", lambda *args: None)
+    found = score_candidates(matcher, texts[2:3], images, torch.tensor([[4, 1, 2]]), "texts")
+    torch.testing.assert_close(found[0], expected[[4, 1, 2], 2], **CLOSE)

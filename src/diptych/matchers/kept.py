@@ -28,6 +28,11 @@ def all_real(mask: Tensor) -> bool:
     return mask.device.type == "cpu" and bool(mask.all())
 
 
+def _writes(tensor: Tensor) -> int | None:
+    """How often a tensor was written to; None where that is not counted."""
+    return None if tensor.is_inference() else tensor._version
+
+
 @dataclass(frozen=True)
 class Kept:
     """n items, each with up to k vectors.
@@ -81,17 +86,22 @@ class Kept:
         tensor([1, 1, 1])
         """
         # Told once: a GPU is waited for, and a side of an index meets many queries. Until the mask is written to.
-        written = None if self.mask.is_inference() else self.mask._version
         before, told = self.__dict__.get("_extents", (None, None))
-        if told is None or before != written:
+        if told is None or before != _writes(self.mask):
             if self.mask.shape[1] == 1:
                 told = torch.ones(len(self), dtype=torch.int64)
             else:
                 places = torch.arange(1, self.mask.shape[1] + 1, dtype=torch.int32, device=self.mask.device)
                 told = (self.mask * places).amax(1).clamp(min=1).cpu().long()
-            object.__setattr__(self, "_extents", (written, told))
+            self._tell_extents(told)
         extents: Tensor = told
         return extents
+
+    def __getstate__(self) -> dict[str, Tensor]:
+        return self.tensors()  # a copy's mask counts from where it likes
+
+    def _tell_extents(self, extents: Tensor) -> None:
+        object.__setattr__(self, "_extents", (_writes(self.mask), extents))
 
     @property
     def device(self) -> torch.device:
@@ -118,7 +128,10 @@ class Kept:
         else:
             several = np.asarray(which)
             chosen = torch.from_numpy(several if several.size else several.astype(np.int64)).to(self.device)
-        return type(self)(**{name: tensor[chosen] for name, tensor in self.tensors().items()})
+        some = type(self)(**{name: tensor[chosen] for name, tensor in self.tensors().items()})
+        if "_extents" in self.__dict__ and (isinstance(chosen, slice) or chosen.device.type == "cpu"):
+            some._tell_extents(self.extents[chosen])
+        return some
 
     def __iter__(self) -> Iterator[Self]:
         return (self[place] for place in range(len(self)))

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from diptych.matchers import camp
+from diptych.matchers.bounded.calls import score_aligned
+from diptych.matchers.bounded.memory import MemoryBudget
 from diptych.matchers.camp import CAMP, CAMPConfig
 from diptych.matchers.camp_parts import CAMPKept
 from diptych.matchers.kept import Kept
@@ -142,3 +144,28 @@ def test_kernels_hold_tensors_of_one_direction_in_half_precision(
     assert wide * 36 * 1024 // 2 + (36 * 16 + 16 * 64) // 2 < floats < 0.7 * plain
     assert matcher.pair_floats(36, 129) > 129 * 1024 * 2
     assert build(CASES[PLAIN[0]]).pair_floats(36, 16) > 3 * 36 * 8
+
+
+def test_aligned_pairs_are_planned_with_what_they_take_without_kernels(
+    build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matcher = build(CASES["camp"])
+    images, texts = sides(matcher, [5, 1, 3, 2], [4, 1, 2, 7])
+    needed = 4 * matcher.pair_floats(5, 7)
+
+    def fused_dtype_on(device: torch.device) -> torch.dtype | None:
+        return torch.bfloat16 if torch.is_autocast_enabled("cpu") else None
+
+    monkeypatch.setattr(camp, "fused_dtype_on", fused_dtype_on)
+    calls = []
+    score_pairs = matcher.score_pairs
+
+    def noted(a: Kept, b: Kept) -> torch.Tensor:
+        calls.append(len(a))
+        return score_pairs(a, b)
+
+    monkeypatch.setattr(matcher, "score_pairs", noted)
+    budget = MemoryBudget(torch.device("cpu"), 2 * 2 * needed)  # half of it is for a call: two pairs
+    every = torch.arange(4)
+    score_aligned(matcher, images, every, texts, every, (5, 7), budget, torch.bfloat16)
+    assert calls == [2, 2]

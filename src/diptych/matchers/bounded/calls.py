@@ -73,10 +73,12 @@ def score_aligned(
 
     longest: regions and words that none of these pairs has more of
     """
+    # Asked before half precision is: kernels, which hold less, are for all pairs.
+    floats = matcher.pair_floats(*longest)
 
     def aligned(pictures: Tensor, sentences: Tensor) -> Tensor:
         n = len(pictures)
-        taken = 4 * n * matcher.pair_floats(*longest)
+        taken = 4 * n * floats
         if n == 1 or budget.allows(taken):
             scores = _attempt(
                 lambda: matcher.score_pairs(

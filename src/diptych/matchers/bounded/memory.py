@@ -103,7 +103,8 @@ class MemoryBudget:
 
 def item_bytes(kept: Kept) -> int:
     """Bytes of one item as float32, padding included."""
-    return sum(t[:1].numel() * (4 if t.is_floating_point() else t.element_size()) for t in kept.tensors().values())
+    items = max(1, len(kept))
+    return sum(t.numel() // items * (4 if t.is_floating_point() else t.element_size()) for t in kept.tensors().values())
 
 
 def free_memory(device: torch.device) -> int:
