@@ -120,7 +120,7 @@ def train(
     >>> outcome.finished, sorted(path.name for path in Path("run").glob("*/config.json"))
     (True, ['config.json', 'config.json'])
     """
-    fabric = _launch(recipe, device or Device())
+    fabric = launch(recipe, device or Device())
     torch.set_float32_matmul_precision("high")
     with locked(run) if fabric.is_global_zero else nullcontext():
         check_claim(run, recipe)
@@ -137,7 +137,8 @@ def train(
         return trainer.run_all()
 
 
-def _launch(recipe: Recipe, device: Device) -> Any:
+def launch(recipe: Recipe, device: Device) -> Any:
+    """Lightning Fabric in the recipe's precision, its processes begun."""
     try:
         from lightning.fabric import Fabric
     except ImportError:
