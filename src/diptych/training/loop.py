@@ -332,7 +332,10 @@ class Trainer:
         self._end_of_epoch()
 
     def _step(self, batch: Batch, epoch: int) -> Measured:
-        """One optimiser step; returns its loss and gradient. Nothing in it waits for the device."""
+        """One optimiser step; returns its loss and gradient.
+
+        Nothing in it waits for the device, but for the question which pairs count, once the forward pass is done.
+        """
         self._draw_from()
         batch = batch.to(self.fabric.device)
         if isinstance(batch.images, Views):
