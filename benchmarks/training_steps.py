@@ -20,7 +20,7 @@ takes a GRU instead.
 The row `end-to-end` tunes the architecture of the shipped model on made JPEG files as recipes/default.toml does, eager
 and compiled, and tells which share of the time goes by in waiting for data. It needs the package
 efficientnet_lite_pytorch for the architecture; weights come from the shipped model, word embeddings are random. `--try`
-measures changes to it that are not in the package. One JSON object at the end.
+measures changes to it that are not in the package, several joined by +. One JSON object at the end.
 """
 
 import argparse
@@ -45,9 +45,11 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from diptych.common.device import sent
 from diptych.common.model_place import shipped_folder
 from diptych.data.batches import Tokens
 from diptych.data.collection import Collection, Item, Regions, sentences
@@ -158,7 +160,7 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     logging.disable(logging.INFO)  # Lightning tells of its precision each time
-    if args.toy:
+    if args.toy or args.counted:
         counted_scores.PLAIN = 0  # else so few pairs would be scored with gradient at once
     torch.set_float32_matmul_precision("high")  # as a run sets it
     rows: list[dict[str, Any]] = []
@@ -188,9 +190,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mmca-text", default="bert", choices=["bert", "gru"])
     parser.add_argument("--workers", type=int, default=0, help="of the end-to-end row's data")
     parser.add_argument("--no-data", action="store_true", help="leave out the share of time that data takes")
-    parser.add_argument("--try", dest="tried", nargs="*", default=[], choices=sorted(TRIED), metavar="CHANGE")
+    parser.add_argument("--try", dest="tried", nargs="*", default=[], metavar="CHANGE", help=" ".join(TRIED))
+    parser.add_argument("--counted", action="store_true", help="score without gradient first, however few pairs")
     parser.add_argument("--threads", type=int)
     args = parser.parse_args()
+    unknown = {part for change in args.tried for part in change.split("+")} - TRIED.keys()
+    if unknown:
+        parser.error(f"--try: no {sorted(unknown)}; there are {sorted(TRIED)}, and several joined by +")
     large = args.device != "cpu"
     args.steps = args.steps or (30 if large else 5)
     args.warm_up = args.warm_up or (10 if large else 2)
@@ -493,6 +499,8 @@ def end_to_end(sizes: Sizes, device: torch.device, args: argparse.Namespace) -> 
     """The shipped model's architecture on made pictures, eager and compiled, and with each change that is tried."""
     if sizes == TOY:
         sizes = replace(sizes, batch=3)
+    dynamo: Any = torch._dynamo.config
+    dynamo.recompile_limit = 64  # contenders share their code, and each compiles it for itself
     if find_spec("efficientnet_lite_pytorch") is None:
         say(f"{END_TO_END:14} left out: the package efficientnet_lite_pytorch is not on the path")
         return [{"model": END_TO_END, "left out": "no efficientnet_lite_pytorch"}]
@@ -582,12 +590,14 @@ def tuned(name: str, recipe: Recipe, splits: Splits, run: Path, device: torch.de
     made = replace(config, text=replace(config.text, name="made"), image=replace(config.image, frozen=False))
     matcher = build_matcher(made, tokenizer_of(), assets=folder)
     load_shipped(matcher, folder)
-    change = TRIED.get(name)
-    if change is not None and change.before is not None:
-        change.before(matcher)
+    changes = [TRIED[part] for part in name.split("+") if part in TRIED]
+    for change in changes:
+        if change.before is not None:
+            change.before(matcher)
     trainer = trainer_of(Steps, replace(recipe, model=made), splits, run, device, matcher)
-    if change is not None and change.after is not None:
-        change.after(trainer)
+    for change in changes:
+        if change.after is not None:
+            change.after(trainer)
     return trainer
 
 
@@ -645,17 +655,17 @@ def group_texts(count: int) -> Callable[[Matcher], None]:
         plain = encoder.forward
 
         def forward(batch: Tokens) -> Encoded:
-            lengths = batch.lengths.cpu()  # known before the batch leaves main memory; here it is asked of the GPU
+            lengths = batch.known_lengths
             order = lengths.argsort()
             vectors: list[Tensor] = []
             width = batch.ids.shape[1]
             for part in order.tensor_split(count):
                 longest = -(-int(lengths[part].max()) // 8) * 8
-                where = part.to(batch.ids.device)
+                where = sent(part, batch.ids.device)
                 told = plain(Tokens(batch.ids[where, :longest], batch.mask[where, :longest]))
                 pads = width - told.vectors.shape[1]
-                vectors.append(torch.nn.functional.pad(told.vectors, (0, 0, 0, pads)))
-            back = order.argsort().to(batch.ids.device)
+                vectors.append(F.pad(told.vectors, (0, 0, 0, pads)))
+            back = sent(order.argsort(), batch.ids.device)
             together = torch.cat(vectors)[back]
             return Encoded(together, batch.mask, together[:, 0], together)
 
@@ -666,7 +676,9 @@ def group_texts(count: int) -> Callable[[Matcher], None]:
 
 def contiguous(trainer: Steps) -> None:
     """Convolutions over (channels, height, width) in that order."""
-    trainer.matcher.image_encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    backbone: Any = trainer.matcher.image_encoder.backbone  # type: ignore[union-attr]
+    backbone.to(memory_format=torch.contiguous_format)
+    backbone.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
 
 
 def compile_mode(mode: str) -> Callable[[Steps], None]:
@@ -685,11 +697,94 @@ def compiled_views(trainer: Steps) -> None:
     trainer.held.cut = torch.compile(trainer.held.cut, dynamic=False)  # type: ignore[method-assign]
 
 
-def compiled_matcher(trainer: Steps) -> None:
+def compiled_pools(trainer: Steps) -> None:
     """Pooling compiled as well: the sorting and weighing of all cells and words."""
     for gpo in trainer.matcher.pools().values():
         gpo._theta = torch.compiler.disable(gpo._theta)  # type: ignore[method-assign]
         gpo.compile(dynamic=True)
+
+
+def pools_aside(trainer: Steps) -> None:
+    """The coefficients of pooling depend on its weights alone: another stream computes them beside the backbones."""
+    if trainer.fabric.device.type != "cuda":
+        return
+    aside, tables, plain = torch.cuda.Stream(), {}, trainer.step
+    sides = {"pictures": 81, "sentences": 0}
+    pools = trainer.matcher.pools()
+    for side, gpo in pools.items():
+
+        def theta(values: Tensor, mask: Tensor, side: str = side) -> Tensor:
+            torch.cuda.current_stream().wait_stream(aside)
+            return tables[side][mask.sum(1).clamp(min=1) - 1][:, : mask.shape[1]]
+
+        gpo._theta = theta  # type: ignore[method-assign,assignment]
+
+    def step(batch: Batch) -> Measured:
+        sides["sentences"] = batch.texts.ids.shape[1]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for side, gpo in pools.items():
+                tables[side] = gpo.every_size(sides[side])
+                tables[side].record_stream(torch.cuda.current_stream())
+        return plain(batch)
+
+    trainer.step = step  # type: ignore[method-assign]
+
+
+class Folded(nn.Module):
+    """A convolution whose weights are those of a BatchNorm of fixed statistics too: nothing of it is left to save."""
+
+    def __init__(self, convolution: Any, norm: Any, shifted: bool) -> None:
+        super().__init__()
+        self.convolution, self.norm, self.shifted = convolution, norm, shifted
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, channels, height, width)."""
+        conv, norm = self.convolution, self.norm
+        weight, bias = conv.weight, None
+        if norm is not None:
+            scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+            weight, bias = weight * scale.view(-1, 1, 1, 1), norm.bias - norm.running_mean * scale
+        if not self.shifted or conv.groups == 1:
+            x = conv.static_padding(x)
+            return F.conv2d(x, weight, bias, conv.stride, conv.padding, conv.dilation, conv.groups)
+        return shifted_sum(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype), conv)
+
+
+def shifted_sum(x: Tensor, weight: Tensor, bias: Tensor | None, conv: Any) -> Tensor:
+    """A depthwise convolution as a sum of shifted products, which the compiler makes one kernel of."""
+    (height, width), stride = conv.kernel_size, conv.stride[0]
+    down, across = conv.padding
+    x = F.pad(conv.static_padding(x), (across, across, down, down))
+    rows, columns = ((size - kernel) // stride + 1 for size, kernel in zip(x.shape[2:], (height, width), strict=True))
+    total: Tensor | None = None
+    for i in range(height):
+        for j in range(width):
+            part = x[:, :, i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
+            part = part * weight[:, 0, i, j].view(1, -1, 1, 1)
+            total = part if total is None else total + part
+    assert total is not None
+    return total if bias is None else total + bias.view(1, -1, 1, 1)
+
+
+def convolved(norms: bool, shifted: bool) -> Callable[[Matcher], None]:
+    """BatchNorm taken into the convolutions, depthwise convolutions as sums, or both."""
+
+    def change(matcher: Matcher) -> None:
+        model: Any = matcher.image_encoder.backbone.model  # type: ignore[union-attr]
+        pairs = [(model, "_conv_stem", "_bn0"), (model, "_conv_head", "_bn1")]
+        for block in model._blocks:
+            pairs += [
+                (block, "_expand_conv", "_bn0"), (block, "_depthwise_conv", "_bn1"), (block, "_project_conv", "_bn2")
+            ]  # fmt: skip
+        for owner, convolution, norm in pairs:
+            if hasattr(owner, convolution):
+                folded = Folded(getattr(owner, convolution), getattr(owner, norm) if norms else None, shifted)
+                setattr(owner, convolution, folded)
+                if norms:
+                    setattr(owner, norm, nn.Identity())
+
+    return change
 
 
 TRIED = {
@@ -699,7 +794,11 @@ TRIED = {
     "max-autotune": Change(after=compile_mode("max-autotune-no-cudagraphs")),
     "cuda-graphs": Change(after=compile_mode("reduce-overhead")),
     "compiled-views": Change(after=compiled_views),
-    "compiled-pools": Change(after=compiled_matcher),
+    "compiled-pools": Change(after=compiled_pools),
+    "pools-aside": Change(after=pools_aside),
+    "folded": Change(before=convolved(norms=True, shifted=False)),
+    "shifted": Change(before=convolved(norms=False, shifted=True)),
+    "folded-shifted": Change(before=convolved(norms=True, shifted=True)),
 }
 
 
