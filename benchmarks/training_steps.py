@@ -27,6 +27,7 @@ import argparse
 import io
 import json
 import logging
+import math
 import statistics
 import sys
 import tempfile
@@ -221,6 +222,8 @@ def feature_rows(row: Row, sizes: Sizes, device: torch.device, args: argparse.Na
             kinds["all pairs"] = PlainSteps
             if row.name == "camp":
                 kinds[f"all pairs, {ROWS} rows"] = PlainRows
+        if row.name == "vse-infinity" and "pools-aside" in args.tried:
+            kinds["pools-aside"] = Steps
         differences: dict[str, Any] = {}
         if not args.no_check:
             for precision in dict.fromkeys(("float32", args.precision)):
@@ -230,13 +233,21 @@ def feature_rows(row: Row, sizes: Sizes, device: torch.device, args: argparse.Na
         for name, kind in kinds.items():
             build = partial(built, kind, recipe, splits, place, name, device, sizes)
             trainers[name], peaks[name] = with_peak(build, args.warm_up, device)
+            if name == "pools-aside":
+                pools_aside(trainers[name])
             if name == "as it is":
                 look_inside(trainers[name], batches_of(trainers[name]), args)
         times = in_turns({name: stepping(trainer) for name, trainer in trainers.items()}, args.steps, device)
         about = told_of(row, args)
         rows = []
         for name in kinds:
-            found = {"model": row.name, "contender": name, **times[name], "peak GiB": peaks[name], **about}
+            found: dict[str, Any] = {
+                "model": row.name,
+                "contender": name,
+                **times[name],
+                "peak GiB": peaks[name],
+                **about,
+            }
             if name == "as it is":
                 found["pairs that count alone"] = counts_alone(trainers[name])
                 found["beside plain"] = differences
@@ -669,7 +680,7 @@ def group_texts(count: int) -> Callable[[Matcher], None]:
             together = torch.cat(vectors)[back]
             return Encoded(together, batch.mask, together[:, 0], together)
 
-        encoder.forward = forward  # type: ignore[method-assign,assignment]
+        encoder.forward = forward  # type: ignore[method-assign]
 
     return change
 
@@ -708,19 +719,19 @@ def pools_aside(trainer: Steps) -> None:
     """The coefficients of pooling depend on its weights alone: another stream computes them beside the backbones."""
     if trainer.fabric.device.type != "cuda":
         return
-    aside, tables, plain = torch.cuda.Stream(), {}, trainer.step
-    sides = {"pictures": 81, "sentences": 0}
-    pools = trainer.matcher.pools()
+    aside, plain, pools = torch.cuda.Stream(), trainer.step, trainer.matcher.pools()
+    tables: dict[str, Tensor] = {}
     for side, gpo in pools.items():
 
         def theta(values: Tensor, mask: Tensor, side: str = side) -> Tensor:
             torch.cuda.current_stream().wait_stream(aside)
             return tables[side][mask.sum(1).clamp(min=1) - 1][:, : mask.shape[1]]
 
-        gpo._theta = theta  # type: ignore[method-assign,assignment]
+        gpo._theta = theta  # type: ignore[method-assign]
 
     def step(batch: Batch) -> Measured:
-        sides["sentences"] = batch.texts.ids.shape[1]
+        regions = batch.images.mask.shape[1] if hasattr(batch.images, "mask") else math.prod(grid_of(trainer))
+        sides = {"pictures": regions, "sentences": batch.texts.ids.shape[1]}
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for side, gpo in pools.items():
@@ -729,6 +740,12 @@ def pools_aside(trainer: Steps) -> None:
         return plain(batch)
 
     trainer.step = step  # type: ignore[method-assign]
+
+
+def grid_of(trainer: Steps) -> tuple[int, int]:
+    backbone: Any = trainer.matcher.image_encoder.backbone  # type: ignore[union-attr]
+    rows, columns = backbone.grid
+    return rows, columns
 
 
 class Folded(nn.Module):
