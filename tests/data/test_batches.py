@@ -74,3 +74,22 @@ def test_widened_sentences_have_pads_up_to_a_multiple() -> None:
     assert wide.lengths.tolist() == [3, 1]
     assert wide.widened(8) is wide
     assert batch.widened(1) is batch
+
+
+def test_what_a_gpu_would_be_asked_is_known_before_a_batch_goes_there() -> None:
+    """The device `meta` holds no numbers: whoever asks one of it gets an error."""
+    tokens = pad_tokens([[5, 6, 7], [5], [5, 6]])
+    assert tokens.to("meta").to("meta").known_lengths.tolist() == [3, 1, 2]
+    ragged = pad_regions([np.ones((2, 4)), np.ones((3, 4))]).to("meta").to("meta")
+    assert ragged.real is not None
+    assert ragged.real.shape == (5,)
+    assert pad_regions([np.ones((3, 4)), np.ones((3, 4))]).to("meta").real is None
+
+
+def test_places_of_what_is_real_are_in_order() -> None:
+    batch = pad_regions([np.ones((2, 4)), np.ones((3, 4)), np.ones((1, 4))])
+    assert batch.real is not None
+    assert batch.real.tolist() == [0, 1, 3, 4, 5, 6]
+    moved = batch.to("cpu").real
+    assert moved is not None
+    assert moved.tolist() == batch.real.tolist()

@@ -18,6 +18,7 @@ from diptych.training.losses.bce import BCEConfig
 from diptych.training.losses.catalog import LossConfig, build_loss
 from diptych.training.losses.hinge import HingeConfig
 from diptych.training.losses.info_nce import InfoNCEConfig
+from diptych.training.terms.mmd import mmd
 from tests.matchers.cases import CASES
 from tests.matchers.inputs import FEATURE_DIM, word_tokenizer
 
@@ -180,7 +181,7 @@ def test_parts_are_bounded_by_memory_and_by_rows(
     monkeypatch: pytest.MonkeyPatch, scored: list[tuple[str, int]]
 ) -> None:
     matcher, hardest, every = matcher_of("scan-t2i-mean"), build_loss(HingeConfig()), build_loss(LOSSES["hinge-all"])
-    monkeypatch.setitem(counted_scores.WORK, "cpu", 8 * 5 * matcher.pair_floats(5, 7))
+    monkeypatch.setitem(counted_scores.WORK, "cpu", 4 * counted_scores.GRADIENT * 5 * matcher.pair_floats(5, 7))
     monkeypatch.setattr(counted_scores, "FEW", 0.5)
     step(matcher, hardest, counted=True)
     assert max(pairs for _, pairs in scored) == 5
@@ -354,3 +355,104 @@ def test_where_kernels_score_all_pairs_in_half_precision_those_that_count_are_in
     with torch.autocast("cpu", torch.bfloat16):  # whatever is asked for where the backward pass runs
         function(half, OWNERS, torch.arange(N)[:, None] == OWNERS[None]).backward()
     assert seen == [(False, True), (True, False)]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("few", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("name", "loss"), [("camp", "bce-hardest"), ("mmca-gru", "hinge-hardest"), ("camp", "infonce")]
+)
+def test_foils_are_sentences_like_others(name: str, loss: str, few: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences behind the captions, which are nobody's."""
+    monkeypatch.setattr(counted_scores, "FEW", few)
+    matcher, function, owners = matcher_of(name), build_loss(LOSSES[loss]), OWNERS[:-3]
+    positive = torch.arange(N)[:, None] == owners[None]
+    positive = torch.cat([positive, positive.new_zeros(N, 3)], 1)
+    found = []
+    for counted in (False, True):
+        matcher.zero_grad(set_to_none=True)
+        kept, logits = matcher(*batch()), function.takes_logits
+        plain = matcher.logits if logits else matcher.score
+        scores = batch_scores(matcher, *kept, logits=logits) if counted else plain(*kept)
+        function(scores, owners, positive).backward()
+        found.append({name: p.grad for name, p in matcher.named_parameters()})
+    assert_same(Step(torch.zeros(()), {}, found[1]), Step(torch.zeros(()), {}, found[0]))
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("few", [0.0, 1.0])
+def test_what_a_term_wants_of_the_kept_sides_is_added(few: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counted_scores, "FEW", few)
+    matcher, function = matcher_of("camp"), build_loss(BCEConfig())
+    found = []
+    for counted in (False, True):
+        matcher.zero_grad(set_to_none=True)
+        kept = matcher(*batch())
+        scores = batch_scores(matcher, *kept, logits=True) if counted else matcher.logits(*kept)
+        loss = function(scores, OWNERS, torch.arange(N)[:, None] == OWNERS[None]) + 3 * mmd(*kept)
+        loss.backward()
+        found.append(Step(loss.detach(), {}, {name: p.grad for name, p in matcher.named_parameters()}))
+    assert_same(found[1], found[0])
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("few", [0.0, 1.0])
+def test_a_scaled_loss_has_scaled_gradients(few: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As half precision has it; and one that overflows is seen to, so that the step is left out."""
+    monkeypatch.setattr(counted_scores, "FEW", few)
+    matcher = matcher_of("camp")
+    with torch.no_grad():
+        scores = matcher.score(*matcher(*batch()))
+    slopes = torch.zeros_like(scores).index_put_((OWNERS, torch.arange(M)), torch.tensor(0.1))
+    once, scaled, over = (gradients_of(matcher, slopes * scale, counted=True) for scale in (1.0, 2.0**16, torch.inf))
+    for name, gradient in once.items():
+        torch.testing.assert_close(scaled[name], 2.0**16 * gradient)
+    assert any(not gradient.isfinite().all() for gradient in over.values())
+
+
+@pytest.mark.usefixtures("always")
+def test_where_a_hardest_negative_costs_nothing_its_pair_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, scored: list[tuple[str, int]]
+) -> None:
+    """Of captions whose negatives all are behind the margin, not even the own pair is scored again."""
+    monkeypatch.setattr(counted_scores, "FEW", 1.0)
+    matcher, slopes = matcher_of("camp"), torch.zeros(N, M)
+    images, texts = matcher(*batch())
+    scores = torch.where(torch.arange(N)[:, None] == OWNERS[None], 0.9, 0.1)
+    scores[2, 5] = 0.8  # the one pair within the margin: for caption 5, and for picture 4 nothing of its own
+    leaf = scores.requires_grad_()
+    build_loss(HingeConfig(margin=0.2))(leaf, OWNERS, torch.arange(N)[:, None] == OWNERS[None]).backward()
+    assert leaf.grad is not None
+    slopes = leaf.grad
+    batch_scores(matcher, images, texts).backward(slopes)
+    wanted = {(2, 5), (int(OWNERS[5]), 5), *((2, c) for c in range(M) if OWNERS[c] == 2)}
+    assert {tuple(pair) for pair in slopes.nonzero().tolist()} == wanted
+    assert [call for call in scored if call[0] == "score_pairs"] == [("score_pairs", len(wanted))]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("few", [0.0, 1.0])
+def test_parameters_whose_gradient_is_one_tensor_are_summed_apart(few: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autograd hands the two terms of a sum the very same tensor."""
+    monkeypatch.setattr(counted_scores, "FEW", few)
+    monkeypatch.setitem(counted_scores.WORK, "cpu", 1)
+    matcher = matcher_of("scan-t2i-mean")
+    p, q = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
+    matcher.register_parameter("p", p)
+    matcher.register_parameter("q", q)
+    for name in ("score", "score_pairs"):
+        call = getattr(matcher, name)
+        monkeypatch.setattr(matcher, name, lambda *sides, call=call: call(*sides) + (p + q))
+    batch_scores(matcher, *matcher(*batch())).sum().backward()
+    assert p.grad is not None
+    assert q.grad is not None
+    assert float(p.grad) == float(q.grad) == N * M
+
+
+@pytest.mark.usefixtures("always")
+def test_rows_bound_the_pairs_that_count_too(monkeypatch: pytest.MonkeyPatch, scored: list[tuple[str, int]]) -> None:
+    monkeypatch.setattr(counted_scores, "FEW", 1.0)
+    step(matcher_of("camp"), build_loss(LOSSES["hinge-all"]), counted=True, rows=2)
+    counts = [pairs for how, pairs in scored if how == "score_pairs"]
+    assert len(counts) > 1
+    assert max(counts) == 2 * M

@@ -17,6 +17,7 @@ from diptych.matchers.base import Matcher
 from diptych.matchers.camp import CAMPConfig
 from diptych.matchers.catalog import MatcherConfig, build_matcher
 from diptych.matchers.vse import VSEConfig
+from diptych.training import counted_scores
 from diptych.training.batches import Augmentation, RunDataset, share
 from diptych.training.gather import gather
 from diptych.training.losses.bce import BCEConfig
@@ -29,6 +30,8 @@ CASES: dict[str, tuple[MatcherConfig, LossConfig]] = {
     "vse": (VSEConfig(dim=8, image=IMAGE, text=TEXT), HingeConfig(negatives="all")),
     "camp": (CAMPConfig(dim=8, image=IMAGE, text=TEXT), BCEConfig()),
     "foils": (VSEConfig(dim=8, image=IMAGE, text=TEXT), HingeConfig(negatives="all")),
+    "camp, those that count": (CAMPConfig(dim=8, image=IMAGE, text=TEXT), BCEConfig()),
+    "camp, those that count, foils": (CAMPConfig(dim=8, image=IMAGE, text=TEXT), HingeConfig(margin=0.5)),
 }
 # Nobody's captions, behind those of each process.
 FOILS = [["a red house"], ["a big boat and a dog", "blue"]]
@@ -41,13 +44,18 @@ def gradients(name: str, rank: int, world: int) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     matcher = build_matcher(config, WordTokenizer(Vocabulary.build(data.captions()[0], at_least=1)))
     batch = RunDataset(data, matcher.tokenizer, None, Augmentation(), lambda epoch: [PAIRS], 0, rank, world)[0, 0]
-    if name == "foils":
+    if "foils" in name:
         batch = replace(batch, texts=_with_foils(data, matcher, rank, world))
     module: torch.nn.Module = matcher if world == 1 else torch.nn.parallel.DistributedDataParallel(matcher)
     whole = gather(*module(batch.images, batch.texts), batch.picture_ids, batch.owners)
     function = build_loss(loss)
-    score = matcher.logits if function.takes_logits else matcher.score
-    function(score(whole.images, whole.texts), whole.owners, whole.positive).backward()
+    if world > 1 and "count" in name:
+        counted_scores.PLAIN, counted_scores.FEW = 0, 1.0
+        scores = counted_scores.batch_scores(matcher, whole.images, whole.texts, logits=function.takes_logits)
+        assert type(scores.grad_fn).__name__ == "_CountedScoresBackward"
+    else:
+        scores = (matcher.logits if function.takes_logits else matcher.score)(whole.images, whole.texts)
+    function(scores, whole.owners, whole.positive).backward()
     return {n: p.grad.clone() for n, p in _named(matcher)}
 
 

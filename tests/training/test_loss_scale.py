@@ -41,7 +41,7 @@ def scaling(monkeypatch: pytest.MonkeyPatch) -> None:
         fabric.launch()
         return fabric
 
-    monkeypatch.setattr(loop, "_launch", launch)
+    monkeypatch.setattr(loop, "launch", launch)
 
 
 def go(recipe: Recipe, run: Path) -> Outcome:

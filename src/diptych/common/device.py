@@ -7,6 +7,7 @@ from diptych.common.errors import DiptychError
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 
 def pick_device(name: "torch.device | str | None" = None) -> "torch.device":
@@ -26,6 +27,11 @@ def pick_device(name: "torch.device | str | None" = None) -> "torch.device":
     if not there:
         raise DiptychError(f"{str(name)!r} cannot be used on this machine; expected {_choices()}", where="device")
     return device
+
+
+def sent(tensor: "Tensor", device: "torch.device") -> "Tensor":
+    """A tensor of main memory on a device; a GPU takes it in its turn, and is not waited for."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def device_of_process() -> str:

@@ -1,13 +1,15 @@
 """What an encoder is given: padded, batch-first tensors with a mask that is True where something real is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from diptych.common.device import sent
 from diptych.common.errors import DiptychError
 from diptych.data.collection import Regions
 
@@ -33,8 +35,30 @@ class Pixels:
         return Pixels(self.values.to(device, non_blocking=True))
 
 
+class Masked:
+    """What has a mask (n, k), and remembers of it what a GPU would have to be asked, and waited for."""
+
+    mask: Tensor
+
+    @property
+    def real(self) -> Tensor | None:
+        """Where what is real lies among all n x k, in order: (real,); None where nothing is padding."""
+        if "_real" not in self.__dict__:
+            real = self.mask.flatten().nonzero().squeeze(1)
+            object.__setattr__(self, "_real", None if len(real) == self.mask.numel() else real)
+        found: Tensor | None = self.__dict__["_real"]
+        return found
+
+    def knowing(self, before: "Masked") -> Self:
+        """Itself, told what is known of the same mask where it came from."""
+        if "_real" in before.__dict__ or before.mask.device.type == "cpu":
+            real = before.real
+            object.__setattr__(self, "_real", None if real is None else sent(real, self.mask.device))
+        return self
+
+
 @dataclass(frozen=True)
-class LocalFeatures:
+class LocalFeatures(Masked):
     """Precomputed local features: vectors (n, regions, f), mask (n, regions)."""
 
     vectors: Tensor
@@ -45,14 +69,14 @@ class LocalFeatures:
 
     def pin_memory(self) -> "LocalFeatures":
         """The same in memory from which a GPU copies while other work goes on."""
-        return LocalFeatures(self.vectors.pin_memory(), self.mask.pin_memory())
+        return LocalFeatures(self.vectors.pin_memory(), self.mask.pin_memory()).knowing(self)
 
     def to(self, device: torch.device | str) -> "LocalFeatures":
         """The same batch on another device."""
         return LocalFeatures(
             self.vectors.to(device, non_blocking=True),
             self.mask.to(device, non_blocking=True),
-        )
+        ).knowing(self)
 
 
 ImageBatch = Pixels | LocalFeatures
@@ -73,6 +97,15 @@ class Tokens:
         """Real tokens of each sentence: (n,)."""
         return self.mask.sum(1)
 
+    @property
+    def known_lengths(self) -> Tensor:
+        """The same in main memory: known before a batch goes to a GPU, which is then not waited for."""
+        known: Tensor | None = self.__dict__.get("_lengths")
+        if known is None:
+            known = self.lengths.cpu()
+            object.__setattr__(self, "_lengths", known)
+        return known
+
     def widened(self, multiple: int) -> "Tokens":
         """With so many more pads that the longest sentence is a multiple."""
         missing = -self.ids.shape[1] % multiple
@@ -84,11 +117,10 @@ class Tokens:
 
     def to(self, device: torch.device | str) -> "Tokens":
         """The same batch on another device."""
-        return replace(
-            self,
-            ids=self.ids.to(device, non_blocking=True),
-            mask=self.mask.to(device, non_blocking=True),
-        )
+        moved = Tokens(self.ids.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))
+        if "_lengths" in self.__dict__ or self.mask.device.type == "cpu":
+            object.__setattr__(moved, "_lengths", self.known_lengths)
+        return moved
 
 
 def pad_regions(items: Sequence[Regions | np.ndarray], names: Sequence[str] | None = None) -> LocalFeatures:

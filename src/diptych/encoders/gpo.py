@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from diptych.common.bounds import check_bounds
+from diptych.encoders.packed import Packing, packing, run_packed
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,13 @@ def _kept_code(count: int, dim: int, device: torch.device, dtype: torch.dtype) -
     """The same on a device, where it stays: copying it there makes a GPU wait."""
     with torch.inference_mode(False):
         return position_code(count, dim).to(device, dtype)
+
+
+@lru_cache(maxsize=64)
+def _every_packing(largest: int, device: torch.device) -> Packing:
+    """Sequences of largest, …, 2, 1 elements, in the same way."""
+    with torch.inference_mode(False):
+        return packing(torch.arange(largest, 0, -1), largest, device)
 
 
 def sort_set(vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,22 +133,21 @@ class GPO(nn.Module):
         if values is not None:
             x = torch.cat([x, values.to(x.dtype)], -1)
         pads = (torch.arange(longest) >= sizes.unsqueeze(1)).to(x.device)
-        return self._generate(x, sizes, pads, falling=False)
+        return self._generate(x, packing(sizes, longest, x.device), pads)
 
     def every_size(self, largest: int) -> Tensor:
         """theta of the sets of 1 … largest vectors, in rows: (largest, largest, 1 or d). No device is waited for."""
         x = self.codes(largest).expand(largest, -1, -1)
         ranks = torch.arange(largest, device=x.device)
         pads = ranks.unsqueeze(0) >= largest - ranks.unsqueeze(1)
-        return self._generate(x, torch.arange(largest, 0, -1), pads, falling=True).flip(0)
+        return self._generate(x, _every_packing(largest, x.device), pads).flip(0)
 
-    def _generate(self, x: Tensor, sizes: Tensor, pads: Tensor, falling: bool) -> Tensor:
-        """Codes (n, longest, inputs) to theta; `sizes` (n,) are on the CPU, `falling`: the largest comes first."""
+    def _generate(self, x: Tensor, packed: Packing, pads: Tensor) -> Tensor:
+        """Codes (n, longest, inputs) to theta."""
         # Without autocast: an error in a logit is multiplied by 1 / temperature before the softmax.
         with torch.autocast(self.linear.weight.device.type, enabled=False):
             if self.gru is not None:
-                states, _ = self.gru(pack_padded_sequence(x, sizes, batch_first=True, enforce_sorted=falling))
-                states, _ = pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])
+                states, _ = run_packed(self.gru, x, packed)
                 forward, backward = states.chunk(2, dim=-1)
                 states = (forward + backward) / 2
             else:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
-from diptych.data.batches import ImageBatch, LocalFeatures, Pixels
+from diptych.data.batches import ImageBatch, LocalFeatures, Masked, Pixels
 from diptych.encoders.backbones import Backbone, load_backbone
 from diptych.encoders.cells import pool_cells
 from diptych.encoders.encoded import Encoded
@@ -85,14 +85,17 @@ class ResidualMLP(nn.Module):
         self.bn = nn.BatchNorm1d(hidden)
         self.fc2 = nn.Linear(hidden, outputs)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(n, k, inputs) -> (n, k, outputs)."""
+    def forward(self, x: Tensor, given: Masked) -> Tensor:
+        """(n, k, inputs) -> (n, k, outputs); `given` knows which are real."""
         hidden = self.fc1(x)
-        if self.training:
-            normal = torch.zeros_like(hidden)
-            normal[mask] = self.bn(hidden[mask]).to(hidden.dtype)
+        flat = hidden.flatten(0, 1)
+        real = given.real if self.training else None
+        if real is None:
+            normal = self.bn(flat)
         else:
-            normal = self.bn(hidden.flatten(0, 1)).view_as(hidden)
+            normed = self.bn(flat.index_select(0, real)).to(flat.dtype)
+            normal = torch.zeros_like(flat).index_copy_(0, real, normed)
+        normal = normal.to(flat.dtype).view_as(hidden)
         out: Tensor = self.fc2(normal.relu())
         return out
 
@@ -119,13 +122,14 @@ class FeatureEncoder(nn.Module):
         if x.shape[-1] != self.config.feature_dim:
             raise DiptychError(f"features have {x.shape[-1]} dimensions; the matcher expects {self.config.feature_dim}")
         # Whatever pads hold, be it not finite, they are nothing.
-        x, mask = x.masked_fill(~batch.mask.unsqueeze(-1), 0), batch.mask
+        x, mask, given = x.masked_fill(~batch.mask.unsqueeze(-1), 0), batch.mask, batch
         if self.config.cells is not None:
             x = pool_cells(x, self.config.cells)
             mask = mask[:, : x.shape[1]]
+            given = LocalFeatures(x, mask)
         h = self.fc(x)
         if self.mlp is not None:
-            h = self.dropout(h + self.mlp(x if self.config.projection == "residual" else h, mask))
+            h = self.dropout(h + self.mlp(x if self.config.projection == "residual" else h, given))
         return Encoded(h, mask, None, x)
 
     @property

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
@@ -15,6 +14,7 @@ from diptych.data.batches import Tokens
 from diptych.encoders.bert import Bert, BertConfig
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.images import xavier_linear
+from diptych.encoders.packed import packing, run_packed
 from diptych.encoders.sources import is_carried, matcher_folder, matcher_tree, matcher_weights, text_source
 from diptych.encoders.towers import TextTower, TowerConfig, load_towers
 from diptych.encoders.word_vectors import read_word_vectors
@@ -80,9 +80,7 @@ class GRUEncoder(nn.Module):
     def forward(self, batch: Tokens) -> Encoded:
         """(n, words) -> (n, words, d); `whole` is the last valid state, directions averaged."""
         words = self.embed(batch.ids)
-        packed = pack_padded_sequence(words, batch.lengths.cpu(), batch_first=True, enforce_sorted=False)
-        out, state = self.rnn(packed)
-        out, _ = pad_packed_sequence(out, batch_first=True, total_length=batch.ids.shape[1])
+        out, state = run_packed(self.rnn, words, packing(batch.known_lengths, batch.ids.shape[1], words.device))
         if self.config.bidirectional:
             forward, backward = out.chunk(2, dim=-1)
             out = (forward + backward) / 2

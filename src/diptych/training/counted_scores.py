@@ -23,8 +23,8 @@ from diptych.matchers.kept import Kept
 PLAIN = 1 << 28
 # Bytes of working memory of one part. Fixed, and not what happens to be free: sums come out the same in every run.
 WORK = {"cpu": 1 << 28, "cuda": 1 << 31}
-# With gradient a pair takes about twice the memory.
-GRADIENT = 2
+# With gradient a pair takes up to so many times the memory: 2.7 times is kept of MMCA's, and there is what works on it.
+GRADIENT = 3
 # The same where fused kernels score without gradient: few large parts keep a GPU busy.
 FUSED_WORK = 1 << 32
 # The share of all pairs up to which those that count are scored by themselves, which takes longer for each.
@@ -47,7 +47,7 @@ def batch_scores(
 
     A matcher's `score` must draw nothing at random, for a pair may be scored twice.
     half: the type that fused kernels multiply in, where the matcher has them; without it all is in float32
-    rows: pictures at a time; without it, what fits into bounded memory
+    rows: pictures at a time, and as many pairs of those that count; without it, what fits into bounded memory
     """
     floats = matcher.pair_floats(images.mask.shape[1], texts.mask.shape[1])
     if rows is None and (matcher.layout() is not None or 4 * floats * len(images) * len(texts) <= PLAIN):
@@ -125,7 +125,8 @@ class _Pairs:
                         continue
                     total = sums[place]
                     if place >= len(sides):
-                        sums[place] = part if total is None else total.add_(part)
+                        # Not in place: of a sum of two parameters, autograd gives both the same tensor.
+                        sums[place] = part if total is None else total + part
                         continue
                     if total is None:
                         total = sums[place] = torch.zeros_like(sides[place])
@@ -140,7 +141,7 @@ class _Pairs:
         if aligned is not None and len(counted) <= FEW * gradient.numel():
             # Where none counts, one pair without weight tells what has a gradient: optimisers leave the rest alone.
             counted = counted if len(counted) else counted.new_zeros(1, 2)
-            for some in counted.split(most):
+            for some in counted.split(most if self.rows is None else min(most, self.rows * len(self.texts))):
                 seen, told = some.unbind(1)
                 yield seen, told, aligned, gradient[seen, told]
             return

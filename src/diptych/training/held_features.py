@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
-from diptych.data.batches import LocalFeatures, check_finite
+from diptych.data.batches import LocalFeatures, Masked, check_finite
 from diptych.data.collection import Collection, Regions
 from diptych.encoders.size_augmentation import stay
 from diptych.matchers.base import Matcher
@@ -20,7 +20,7 @@ CHUNK = 256  # pictures that go to the device, or through an encoder, at once
 
 
 @dataclass(frozen=True)
-class RegionRows:
+class RegionRows(Masked):
     """What a step sees of held features: rows (n, regions) of the held vectors, mask (n, regions)."""
 
     rows: Tensor
@@ -31,11 +31,12 @@ class RegionRows:
 
     def to(self, device: torch.device | str) -> "RegionRows":
         """The same on another device."""
-        return RegionRows(self.rows.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))
+        moved = RegionRows(self.rows.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))
+        return moved.knowing(self)
 
     def pin_memory(self) -> "RegionRows":
         """The same in memory from which a GPU copies while other work goes on."""
-        return RegionRows(self.rows.pin_memory(), self.mask.pin_memory())
+        return RegionRows(self.rows.pin_memory(), self.mask.pin_memory()).knowing(self)
 
 
 def choose_rows(
@@ -106,7 +107,7 @@ class HeldFeatures:
     def cut(self, asked: RegionRows) -> LocalFeatures:
         """The regions that a step asks for, in float32; `asked` is on the same device."""
         vectors = self.vectors[asked.rows].to(torch.float32)
-        return LocalFeatures(vectors.masked_fill_(~asked.mask.unsqueeze(-1), 0), asked.mask)
+        return LocalFeatures(vectors.masked_fill_(~asked.mask.unsqueeze(-1), 0), asked.mask).knowing(asked)
 
     def encode(self, matcher: Matcher, collection: Collection) -> Kept:
         """What a matcher keeps of a collection's pictures, which may be some of those held, on the CPU."""

@@ -120,7 +120,7 @@ def train(
     >>> outcome.finished, sorted(path.name for path in Path("run").glob("*/config.json"))
     (True, ['config.json', 'config.json'])
     """
-    fabric = _launch(recipe, device or Device())
+    fabric = launch(recipe, device or Device())
     torch.set_float32_matmul_precision("high")
     with locked(run) if fabric.is_global_zero else nullcontext():
         check_claim(run, recipe)
@@ -137,7 +137,8 @@ def train(
         return trainer.run_all()
 
 
-def _launch(recipe: Recipe, device: Device) -> Any:
+def launch(recipe: Recipe, device: Device) -> Any:
+    """Lightning Fabric in the recipe's precision, its processes begun."""
     try:
         from lightning.fabric import Fabric
     except ImportError:
@@ -331,7 +332,10 @@ class Trainer:
         self._end_of_epoch()
 
     def _step(self, batch: Batch, epoch: int) -> Measured:
-        """One optimiser step; returns its loss and gradient. Nothing in it waits for the device."""
+        """One optimiser step; returns its loss and gradient.
+
+        Nothing in it waits for the device, but for the question which pairs count, once the forward pass is done.
+        """
         self._draw_from()
         batch = batch.to(self.fabric.device)
         if isinstance(batch.images, Views):

@@ -40,7 +40,7 @@ class TrainingConfig:
     accumulate: parts that a batch is encoded in, to bound memory; the loss and its gradient are the whole batch's
     average: decay of a running average of the weights, which is what is evaluated and kept as the model
     compile: run the backbones as compiled kernels in training: fewer and larger, after a minute of compiling
-    score_rows: pictures scored at a time, recomputed in the backward pass, to bound memory; all at once by default
+    score_rows: pictures scored at a time; by default as many as fit into bounded memory
     patience: epochs without a better validation RSUM before stopping
     evaluate_epochs: epochs between evaluations on the validation split; the last epoch always has one
     checkpoint_steps: steps between checkpoints; each evaluation has one in any case

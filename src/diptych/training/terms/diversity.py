@@ -18,8 +18,7 @@ def diversity(images: Kept, texts: Kept) -> Tensor:
 
 def _closeness(side: Kept) -> Tensor:
     """Mean over pairs of real slots of exp(-2 ‖s_k - s_l‖²), slots l2-normalised; 0 where no set has two."""
-    side = side.trim()
-    slots = side.tensors()["slots"]
+    slots = side.tensors()["slots"].masked_fill(~side.mask.unsqueeze(-1), 0)  # whatever pads hold
     with torch.autocast(slots.device.type, enabled=False):
         unit = l2(slots.to(torch.promote_types(slots.dtype, torch.float32)))
         # Of unit vectors, ‖s - t‖² = 2 - 2 s.t.

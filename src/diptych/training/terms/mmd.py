@@ -13,14 +13,18 @@ def mmd(images: Kept, texts: Kept) -> Tensor:
     mean k(x, x') - 2 mean k(x, y) + mean k(y, y') over all vectors, k = exp(-0.5 ‖x - y‖), the distance not squared.
     """
     with torch.autocast(images.device.type, enabled=False):
-        x, y = _real_vectors(images), _real_vectors(texts)
-        return _kernel(x, x).mean() - 2 * _kernel(x, y).mean() + _kernel(y, y).mean()
+        (x, p), (y, q) = _weighed(images), _weighed(texts)
+        return p @ _kernel(x, x) @ p - 2 * p @ _kernel(x, y) @ q + q @ _kernel(y, y) @ q
 
 
-def _real_vectors(side: Kept) -> Tensor:
-    """All vectors that are no padding, in one row: (sum of lengths, d)."""
-    vectors = side.vectors[side.mask]
-    return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+def _weighed(side: Kept) -> tuple[Tensor, Tensor]:
+    """All vectors in one row (n k, d), and the share of each in their mean (n k,): none where it is padding.
+
+    To pick those that are no padding would be to ask a GPU how many they are, and to wait for its answer.
+    """
+    vectors = side.vectors.masked_fill(~side.mask.unsqueeze(-1), 0).flatten(0, 1)
+    real = side.mask.flatten().to(torch.promote_types(vectors.dtype, torch.float32))
+    return vectors.to(real.dtype), real / real.sum()
 
 
 def _kernel(x: Tensor, y: Tensor) -> Tensor:
