@@ -494,7 +494,7 @@ def syncs(call: Callable[[], object]) -> Counter[str]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = note  # type: ignore[assignment]
+        warnings.showwarning = note
         torch.cuda.set_sync_debug_mode("warn")
         try:
             call()
@@ -687,7 +687,7 @@ def group_texts(count: int) -> Callable[[Matcher], None]:
 
 def contiguous(trainer: Steps) -> None:
     """Convolutions over (channels, height, width) in that order."""
-    backbone: Any = trainer.matcher.image_encoder.backbone  # type: ignore[union-attr]
+    backbone: Any = trainer.matcher.image_encoder.backbone
     backbone.to(memory_format=torch.contiguous_format)
     backbone.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
 
@@ -696,7 +696,7 @@ def compile_mode(mode: str) -> Callable[[Steps], None]:
     """The vision backbone compiled in another mode."""
 
     def change(trainer: Steps) -> None:
-        backbone: Any = trainer.matcher.image_encoder.backbone  # type: ignore[union-attr]
+        backbone: Any = trainer.matcher.image_encoder.backbone
         backbone.compile(dynamic=False, mode=mode)
 
     return change
@@ -743,7 +743,7 @@ def pools_aside(trainer: Steps) -> None:
 
 
 def grid_of(trainer: Steps) -> tuple[int, int]:
-    backbone: Any = trainer.matcher.image_encoder.backbone  # type: ignore[union-attr]
+    backbone: Any = trainer.matcher.image_encoder.backbone
     rows, columns = backbone.grid
     return rows, columns
 
