@@ -216,7 +216,7 @@ class CAMP(Matcher):
                 half = fused_dtype(images.vectors)
             if half is not None:
                 with torch.autocast(images.device.type, enabled=False), torch.cuda.device_of(images.vectors):
-                    both = self._fused(images.to(dtype=half), texts.to(dtype=half))
+                    both = self._fused(images.to(dtype=half).contiguous(), texts.to(dtype=half).contiguous())
                 return self._compare(*both)
             v, _ = self._receive(self.image_side, images, texts, meeting)
             t, _ = self._receive(self.text_side, texts, images, meeting)

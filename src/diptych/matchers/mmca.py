@@ -190,7 +190,7 @@ class MMCA(Matcher):
                 from diptych.matchers.kernels import mmca
 
                 with torch.autocast(images.device.type, enabled=False):
-                    return mmca.cross_scores(self.cross_unit, cnn, images, texts, half)
+                    return mmca.cross_scores(self.cross_unit, cnn, images.contiguous(), texts.contiguous(), half)
         if not aligned and not cnn.convolve_pads and _plain_float32(images, texts):
             return cross_scores(self.cross_unit, cnn, images, texts)
         regions = self._cross_side(images, texts, aligned, image_rows=True).vectors

@@ -169,3 +169,15 @@ def test_aligned_pairs_are_planned_with_what_they_take_without_kernels(
     every = torch.arange(4)
     score_aligned(matcher, images, every, texts, every, (5, 7), budget, torch.bfloat16)
     assert calls == [2, 2]
+
+
+def test_sides_that_were_cut(build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of ragged items is cut to groups of like length, which leaves gaps between them in memory."""
+    matcher = build(CASES["camp"])
+    images, texts = sides(matcher, [5, 1, 3], [4, 1, 2, 3], extra=4)
+    images, texts = images.cut(5), texts.cut(4)
+    assert not images.mask.is_contiguous()
+    with torch.no_grad():
+        expected = matcher.logits(images, texts)
+    found = fused(matcher, images, texts, torch.float32, monkeypatch)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

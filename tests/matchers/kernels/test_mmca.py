@@ -152,3 +152,14 @@ def test_long_sentences_take_the_plain_path(
     images, texts = sides(matcher, [3, 2], [65, 2])
     found = fused(matcher, images, texts, torch.float16, monkeypatch)
     torch.testing.assert_close(found, plain(matcher, images, texts), atol=2e-6, rtol=1e-5)
+
+
+def test_sides_that_were_cut(build: Callable[[MMCAConfig], MMCA], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of ragged items is cut to groups of like length, which leaves gaps between them in memory."""
+    matcher = build(BASE)
+    images, texts = sides(matcher, [5, 1, 3], [4, 1, 2, 3], extra=4)
+    images, texts = images.cut(5), texts.cut(4)
+    assert not images.mask.is_contiguous()
+    expected = plain(matcher, images, texts)
+    found = fused(matcher, images, texts, torch.float32, monkeypatch)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

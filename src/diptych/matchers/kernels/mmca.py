@@ -197,7 +197,10 @@ def _compare_kernel(
 def cross_scores(
     unit: TransformerUnit, cnn: TextCNN, images: "MMCAKept", texts: "MMCAKept", dtype: torch.dtype
 ) -> Tensor:
-    """i1.c1 of all pairs (n, m), in float32; products are of numbers of `dtype`, their sums float32."""
+    """i1.c1 of all pairs (n, m), in float32; products are of numbers of `dtype`, their sums float32.
+
+    Both sides must be contiguous.
+    """
     regions = attend(unit.heads, images, texts, dtype, images_first=True)
     words = attend(unit.heads, texts, images, dtype, images_first=False)
     finish(unit, regions, images.vectors.to(dtype), images.mask, receivers_first=True)
@@ -232,8 +235,8 @@ def attend(heads: int, rows: "MMCAKept", others: "MMCAKept", dtype: torch.dtype,
     K, (ROWS, together, warps, stages) = max(SMALLEST, power_of_two(each)), ATTEND_TILE
     J = max(1, min(power_of_two(m), together // K))
     _attend_kernel[(triton.cdiv(n * items, ROWS) * triton.cdiv(m, J),)](
-        *(x.to(dtype).contiguous() for x in (rows.query, rows.attended)), rows.own.float().contiguous(),
-        *(x.to(dtype).contiguous() for x in (others.key, others.value)), others.mask.contiguous(),
+        *(x.to(dtype) for x in (rows.query, rows.attended)), rows.own.float(),
+        *(x.to(dtype) for x in (others.key, others.value)), others.mask,
         out, n * items, items, m, each, *((m, 1) if images_first else (1, n)),
         dim=d, HEADS=heads, WIDTH=d // heads, PRECISION=precision_of(dtype),
         ROWS=ROWS, C=max(SMALLEST, power_of_two(d // heads)), K=K, J=J, num_warps=warps, num_stages=stages,
@@ -254,7 +257,7 @@ def finish(unit: TransformerUnit, rows: Tensor, x: Tensor, mask: Tensor, receive
     output, fc1, fc2 = (linear.weight.to(rows.dtype) for linear in (unit.output, unit.fc1, unit.fc2))
     norms = [p for norm in (unit.norm1, unit.norm2) for p in (norm.weight, norm.bias)]
     _finish_kernel[(triton.cdiv(count, ROWS),)](
-        described(flat, ROWS, step), described(flat, ROWS, D), x.contiguous(), mask.contiguous(),
+        described(flat, ROWS, step), described(flat, ROWS, D), x, mask,
         described(output, D, step), described(fc1, hidden, D), described(fc2, D, hidden), unit.fc1.bias, unit.fc2.bias,
         *norms, count, m * items, items, unit.norm1.eps, unit.norm2.eps,
         dim=d, RECEIVERS_FIRST=receivers_first, PRECISION=precision_of(rows.dtype),
