@@ -72,6 +72,7 @@ from diptych.training.recipe import Recipe, read_recipe
 from scoring import VOCABULARY, device_name
 
 RECIPES = Path(__file__).parent.parent / "recipes"
+COMPILED = ("dive", "mmca")  # rows with something to compile
 EPOCH = 10  # after the first epochs, in which some recipes take all negatives
 BATCHES = 4  # different batches that steps go through
 ROWS = 16  # pictures at a time, as CAMP's recipes had them
@@ -224,6 +225,8 @@ def feature_rows(row: Row, sizes: Sizes, device: torch.device, args: argparse.Na
                 kinds[f"all pairs, {ROWS} rows"] = PlainRows
         if row.name == "vse-infinity" and "pools-aside" in args.tried:
             kinds["pools-aside"] = Steps
+        if row.name in COMPILED:
+            kinds["compiled"] = Steps
         differences: dict[str, Any] = {}
         if not args.no_check:
             for precision in dict.fromkeys(("float32", args.precision)):
@@ -231,11 +234,12 @@ def feature_rows(row: Row, sizes: Sizes, device: torch.device, args: argparse.Na
                 release(device)
         trainers, peaks = {}, {}
         for name, kind in kinds.items():
-            build = partial(built, kind, recipe, splits, place, name, device, sizes)
+            told = replace(recipe, training=replace(recipe.training, compile=name == "compiled"))
+            build = partial(built, kind, told, splits, place, name, device, sizes)
             trainers[name], peaks[name] = with_peak(build, args.warm_up, device)
             if name == "pools-aside":
                 pools_aside(trainers[name])
-            if name == "as it is":
+            if name in ("as it is", "compiled"):
                 look_inside(trainers[name], batches_of(trainers[name]), args)
         times = in_turns({name: stepping(trainer) for name, trainer in trainers.items()}, args.steps, device)
         about = told_of(row, args)

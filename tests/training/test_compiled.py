@@ -8,9 +8,11 @@ import torch
 from safetensors.torch import load_file
 
 from diptych.common.errors import DiptychError
-from diptych.encoders.texts import TransformerConfig
+from diptych.encoders.images import FeatureConfig
+from diptych.encoders.texts import GRUConfig, TransformerConfig
+from diptych.matchers.dive import DivEConfig
 from diptych.matchers.vse import VSEConfig
-from diptych.training.compiled import columns, compile_backbones
+from diptych.training.compiled import columns, compile_modules
 from diptych.training.loop import Device, train
 from diptych.training.losses.info_nce import InfoNCEConfig
 from diptych.training.recipe import Recipe
@@ -53,10 +55,31 @@ def test_a_compiled_run_is_the_same_to_rounding(recipe: Recipe, tmp_path: Path) 
     assert names[0] == names[1]
 
 
+def test_sets_and_terms_are_compiled_too(tmp_path: Path) -> None:
+    if not compiler_works():
+        pytest.skip("no C++ compiler")
+    text = GRUConfig(word_dim=6)
+    image = FeatureConfig(feature_dim=8)
+    model = DivEConfig(dim=8, image=image, text=text, slots=2, iterations=2, heads=2, head_dim=4, dropout=0.0)
+    plain = toy.recipe(model=model, epochs=1, terms={"mmd": 0.1, "diversity": 0.1})
+    compiled = replace(plain, training=replace(plain.training, compile=True))
+    losses = []
+    for name, recipe in (("plain", plain), ("compiled", compiled)):
+        train(recipe, tmp_path / name, Device("cpu"), toy.splits())
+        losses.append([(e["loss"], *e["terms"].values()) for e in metrics(tmp_path / name) if "loss" in e])
+    assert len(losses[0]) == 4
+    for ours, theirs in zip(losses[1], losses[0], strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3)
+    matcher = build_for(compiled, toy.splits())
+    compile_modules(matcher)
+    assert matcher.image_set._compiled_call_impl is not None
+    assert matcher.text_set._compiled_call_impl is not None
+
+
 def test_weights_keep_their_names_and_both_backbones_are_compiled(recipe: Recipe) -> None:
     matcher = build_for(recipe, pixel_toy.splits())
     before = list(matcher.state_dict())
-    compile_backbones(matcher)
+    compile_modules(matcher)
     assert list(matcher.state_dict()) == before
     for encoder in (matcher.image_encoder, matcher.text_encoder):
         assert encoder.backbone._compiled_call_impl is not None  # type: ignore[union-attr]

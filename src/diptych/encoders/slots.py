@@ -40,7 +40,8 @@ def position_code(lengths: Tensor, size: int, dim: int) -> Tensor:
     """
     place = torch.arange(1, size + 1, device=lengths.device, dtype=torch.float32)
     angle = 2 * math.pi * place / lengths.to(torch.float32).clamp(min=1e-6).unsqueeze(1)
-    divisor, even = _dimensions(dim, lengths.device)
+    find = _find_dimensions if torch.compiler.is_compiling() else _dimensions
+    divisor, even = find(dim, lengths.device)
     angle = angle.unsqueeze(-1) / divisor
     return torch.where(even, angle.sin(), angle.cos())
 
@@ -49,8 +50,12 @@ def position_code(lengths: Tensor, size: int, dim: int) -> Tensor:
 def _dimensions(dim: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """What each dimension's angle is divided by, and whether it is even; kept, for every step asks for the same."""
     with torch.inference_mode(False):
-        i = torch.arange(dim, device=device)
-        return 10000 ** (2 * (i // 2) / dim), i % 2 == 0
+        return _find_dimensions(dim, device)
+
+
+def _find_dimensions(dim: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    i = torch.arange(dim, device=device)
+    return 10000 ** (2 * (i // 2) / dim), i % 2 == 0
 
 
 class SlotAttention(nn.Module):
@@ -126,6 +131,8 @@ class SetPrediction(nn.Module):
         agg_block.slots_mu, slots_log_sigma  (1, 1, d)   slots_mean, slots_log_std (d), where slots start at random
     """
 
+    compiles = True  # operations on tensors alone
+
     def __init__(
         self,
         dim: int,
@@ -174,7 +181,8 @@ class SetPrediction(nn.Module):
 
     def _iterate(self, slots: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The slots after all iterations, and the weights of each."""
-        if self.training and self.gru is None:
+        # A compiler sees more in the plain iterations.
+        if self.training and self.gru is None and not torch.compiler.is_compiling():
             out, taken = iterate_slots(self._iterating(), slots, keys, values, mask, self._slot_weights())
             return out, taken.unbind(0)
         all_weights = []

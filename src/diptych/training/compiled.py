@@ -1,4 +1,4 @@
-"""Backbones compiled to fewer, larger kernels."""
+"""Backbones and other modules compiled to fewer, larger kernels."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -11,17 +11,24 @@ from diptych.matchers.base import Matcher
 COLUMNS = 8  # sentences are padded to a multiple of so many pieces, which attention's kernels want
 
 
-def compile_backbones(matcher: Matcher) -> None:
-    """Compile both backbones in place; their weights keep their names. A step has equally many pictures each time,
-    but sentences of all numbers and lengths."""
+def compile_modules(matcher: Matcher) -> None:
+    """Compile both backbones in place, and modules that say they can be; their weights keep their names.
+
+    A step has equally many pictures each time, but sentences of all numbers and lengths. A module whose forward pass
+    is operations on tensors alone says so by an attribute, `compiles`.
+    """
     compiled = False
     for encoder, dynamic in ((matcher.image_encoder, False), (matcher.text_encoder, True)):
         backbone: Any = getattr(encoder, "backbone", None)
         if backbone is not None:
             backbone.compile(dynamic=dynamic)
             compiled = True
+    for module in matcher.modules():
+        if getattr(module, "compiles", False):
+            module.compile()
+            compiled = True
     if not compiled:
-        raise DiptychError("training.compile: this matcher has no backbone to compile")
+        raise DiptychError("training.compile: this matcher has no backbone to compile, nor anything else")
     torch.backends.cudnn.benchmark = True  # shapes repeat, so that looking for the fastest convolution pays
 
 

@@ -31,7 +31,7 @@ from diptych.training.card import model_card
 from diptych.training.checkpoints import Position, Trained, has_checkpoint, load_checkpoint, save_checkpoint
 from diptych.training.claim import check_claim, claim, locked
 from diptych.training.collapse import CollapseWatch, collapse_sentence
-from diptych.training.compiled import columns, compile_backbones, uncompiled
+from diptych.training.compiled import columns, compile_modules, uncompiled
 from diptych.training.counted_scores import batch_scores
 from diptych.training.data import Splits, load_splits
 from diptych.training.data_share import DataShare
@@ -216,7 +216,8 @@ class Trainer:
         before = load_checkpoint(run, self.trained)
         self.position = before or Position()
         if self.config.compile:
-            compile_backbones(self.matcher)
+            compile_modules(self.matcher)
+        self.weighted_terms = torch.compile(weighted_terms) if self.config.compile else weighted_terms
         self.module, self.optimiser = fabric.setup(BothSides(self.matcher), optimiser)
         self.figures: dict[str, float] = {}
         self.stop = StopRequest(until)
@@ -360,7 +361,7 @@ class Trainer:
         terms: dict[str, Tensor] = {}
         if self.config.terms:
             captions = whole.texts[: len(whole.owners)]
-            terms = weighted_terms(self.config.terms, whole.images, captions, self.recipe.model.kind)
+            terms = self.weighted_terms(self.config.terms, whole.images, captions, self.recipe.model.kind)
             terms, loss = {self.recipe.loss.kind: loss, **terms}, loss + torch.stack(list(terms.values())).sum()
         self.fabric.backward(loss)
         if parts is not None:
