@@ -55,7 +55,11 @@ def main() -> None:
     for name in args.only or MODELS:
         recipe, settings = MODELS[name]
         sizes = [f"data.train={args.train}", f"data.test={args.test}", "data.validation=100"]
-        length = [f"training.epochs={args.epochs}", f"training.evaluate_epochs={args.epochs}"]
+        length = [
+            f"training.batch_size={args.batch}",
+            f"training.epochs={args.epochs}",
+            f"training.evaluate_epochs={args.epochs}",
+        ]
         precision = 'training.precision="bf16"' if large else 'training.precision="float32"'
         widths = settings if large else [setting for setting in settings if "dim=" not in setting]
         given = [*widths, *sizes, *length, precision]
@@ -70,7 +74,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", choices=MODELS)
     parser.add_argument("--train", type=int, default=2000, help="scenes to train on")
     parser.add_argument("--test", type=int, default=1000, help="scenes to rank")
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--batch", type=int, default=128)
     return parser.parse_args()
 
 

@@ -11,9 +11,13 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from diptych.common.bounds import check_bounds
+from diptych.common.fused import has_kernels
 from diptych.encoders.packed import Packing, packing, run_packed
+
+MOST_HIDDEN = 64  # of the kernel that keeps a recurrence's weights in registers
 
 
 @dataclass(frozen=True)
@@ -137,10 +141,24 @@ class GPO(nn.Module):
 
     def every_size(self, largest: int) -> Tensor:
         """theta of the sets of 1 … largest vectors, in rows: (largest, largest, 1 or d). No device is waited for."""
-        x = self.codes(largest).expand(largest, -1, -1)
+        x = self.codes(largest)
         ranks = torch.arange(largest, device=x.device)
+        if self.gru is not None and self.config.hidden <= MOST_HIDDEN and has_kernels(x.device):
+            return self._weights(self._every_state(self.gru, x), ranks.unsqueeze(0) > ranks.unsqueeze(1))
         pads = ranks.unsqueeze(0) >= largest - ranks.unsqueeze(1)
-        return self._generate(x, _every_packing(largest, x.device), pads).flip(0)
+        return self._generate(x.expand(largest, -1, -1), _every_packing(largest, x.device), pads).flip(0)
+
+    def _every_state(self, gru: nn.GRU, x: Tensor) -> Tensor:
+        """Codes (largest, inputs) to the states of the sets of 1 … largest vectors: (largest, largest, hidden)."""
+        from diptych.encoders.gpo_kernel import states_of_every_size
+
+        ways = ("l0", "l0_reverse")
+        with torch.autocast(x.device.type, enabled=False):
+            inputs = [F.linear(x, getattr(gru, f"weight_ih_{way}"), getattr(gru, f"bias_ih_{way}")) for way in ways]
+            weight, bias = (
+                torch.stack([getattr(gru, f"{name}_hh_{way}") for way in ways]) for name in ("weight", "bias")
+            )
+            return states_of_every_size(torch.stack(inputs), weight, bias).mean(2)
 
     def _generate(self, x: Tensor, packed: Packing, pads: Tensor) -> Tensor:
         """Codes (n, longest, inputs) to theta."""
@@ -152,6 +170,11 @@ class GPO(nn.Module):
                 states = (forward + backward) / 2
             else:
                 states = self.transformer(self.project(x), src_key_padding_mask=pads)
+        return self._weights(states, pads)
+
+    def _weights(self, states: Tensor, pads: Tensor) -> Tensor:
+        """States (n, longest, hidden) to theta; none at pads (n, longest)."""
+        with torch.autocast(states.device.type, enabled=False):
             logits = self.linear(states) / self.config.temperature
             theta: Tensor = logits.masked_fill(pads.unsqueeze(-1), -torch.inf).softmax(1)
         return theta

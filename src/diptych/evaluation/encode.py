@@ -2,41 +2,61 @@
 
 from collections.abc import Sequence
 
+import torch
+
 from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
 from diptych.data.batches import check_finite
 from diptych.data.collection import Collection, Item
 from diptych.matchers.base import Matcher, Pictures
+from diptych.matchers.bounded.memory import MemoryBudget, item_bytes
 from diptych.matchers.kept import Kept
 
 
-def encode_collection(matcher: Matcher, collection: Collection, batch_size: int = 64) -> tuple[Kept, Kept]:
-    """What is kept of all pictures and of all sentences, on the CPU, in the collection's order."""
+def encode_collection(
+    matcher: Matcher, collection: Collection, batch_size: int = 64, near: bool = False
+) -> tuple[Kept, Kept]:
+    """What is kept of all pictures and of all sentences, in the collection's order.
+
+    near: a side stays on the matcher's GPU where there is room for it; else, and without, both are on the CPU
+    """
     texts, _ = collection.captions()
     if not collection.items or not texts:
         raise DiptychError(
             f"expected pictures with sentences, found {len(collection)} and {len(texts)}", where=collection.name
         )
-    images, sentences = encode_pictures(matcher, collection, batch_size), []
+    images, sentences = encode_pictures(matcher, collection, batch_size, near), []
+    place = torch.device("cpu")
     with progress_bar() as bar:
         task = bar.add_task("encoding sentences", total=len(texts), note="")
         for start in range(0, len(texts), 4 * batch_size):
             few = texts[start : start + 4 * batch_size]
-            sentences.append(matcher.encode_texts(few, 4 * batch_size).to("cpu"))
+            part = matcher.encode_texts(few, 4 * batch_size)
+            place = _place(part, len(texts)) if near and not sentences else place
+            sentences.append(part.to(place))
             bar.advance(task, len(few))
     return images, type(sentences[0]).cat(sentences)
 
 
-def encode_pictures(matcher: Matcher, collection: Collection, batch_size: int = 64) -> Kept:
-    """What is kept of all pictures, on the CPU, in the collection's order."""
-    parts = []
+def encode_pictures(matcher: Matcher, collection: Collection, batch_size: int = 64, near: bool = False) -> Kept:
+    """What is kept of all pictures, in the collection's order; near: as in `encode_collection`."""
+    parts: list[Kept] = []
+    place = torch.device("cpu")
     with progress_bar() as bar:
         task = bar.add_task("encoding pictures", total=len(collection), note="")
         for start in range(0, len(collection), batch_size):
-            part = collection.items[start : start + batch_size]
-            parts.append(matcher.encode_images(pictures_of(matcher, collection, part), batch_size).to("cpu"))
-            bar.advance(task, len(part))
+            items = collection.items[start : start + batch_size]
+            part = matcher.encode_images(pictures_of(matcher, collection, items), batch_size)
+            place = _place(part, len(collection)) if near and not parts else place
+            parts.append(part.to(place))
+            bar.advance(task, len(items))
     return type(parts[0]).cat(parts)
+
+
+def _place(part: Kept, count: int) -> torch.device:
+    """Where so many items like these are kept: where they are, or else in main memory."""
+    fits = item_bytes(part) * count <= MemoryBudget(part.device).side
+    return part.device if fits else torch.device("cpu")
 
 
 def pictures_of(matcher: Matcher, collection: Collection, items: Sequence[Item]) -> Pictures:

@@ -131,7 +131,7 @@ def evaluate_matcher(
     """
     check_protocol(protocol)
     collection, notes = fit_collection(collection, protocol)
-    kept = encode_collection(matcher, collection, batch_size)
+    kept = encode_collection(matcher, collection, batch_size, near=True)
     owners = collection.captions()[1]
     result = evaluate_kept(matcher, *kept, owners, protocol, *collection_ids(collection), memory, dtype)
     return result.described(data=collection.name, notes=[*notes, *_rounded(dtype)])
@@ -152,7 +152,10 @@ def evaluate_ensemble(
     """
     check_protocol(protocol)
     collection, notes = fit_collection(collection, protocol)
-    members = [MatcherSource(m, *encode_collection(m, collection, batch_size), memory, dtype=dtype) for m in matchers]
+    members = [
+        MatcherSource(m, *encode_collection(m, collection, batch_size, near=True), memory, dtype=dtype)
+        for m in matchers
+    ]
     result = evaluate_source(EnsembleSource(members), collection.captions()[1], protocol, *collection_ids(collection))
     return result.described(data=collection.name, notes=[*notes, *_rounded(dtype)])
 
