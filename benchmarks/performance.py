@@ -34,6 +34,7 @@ from published_loops import has_loop, published_loop
 from scoring import device_name, random_matcher
 
 BEST = 10
+OFTEN, LONG = 40, 0.3  # how often a short call is timed, and for how many seconds in all
 CLOSE = {torch.float32: 2e-4, torch.bfloat16: 0.1, torch.float16: 0.05}
 
 
@@ -90,17 +91,23 @@ class Machine:
         self.bandwidth = 2 * x.numel() / seconds
 
     def least(self, calls: list[Callable[[], object]], repeat: int) -> list[tuple[float, float]]:
-        """Seconds of each call, the least of several in turns, and the largest over it; the first is not counted."""
+        """Seconds of each call, the least of several in turns, and the largest over it; the first is not counted.
+
+        Short calls are repeated more often, for the first ones after another contender are slower.
+        """
         seconds: list[list[float]] = [[] for _ in calls]
-        for turn in range(repeat + 1):
+        turn, turns = 0, repeat
+        while turn <= turns:
             for call, taken in zip(calls, seconds, strict=True):
                 self.wait()
                 begun = self.clock()
                 call()
                 self.wait()
-                if turn:
-                    taken.append(self.clock() - begun)
-        return [(min(taken), max(taken) / min(taken)) for taken in seconds]
+                taken.append(self.clock() - begun)
+            turn += 1
+            if turn == 2:
+                turns = max(repeat, min(OFTEN, int(LONG / max(taken[1] for taken in seconds))))
+        return [(min(taken[1:]), max(taken[1:]) / min(taken[1:])) for taken in seconds]
 
     def wait(self) -> None:
         """Until everything asked of the device is done."""

@@ -25,7 +25,8 @@ def encode_collection(
         raise DiptychError(
             f"expected pictures with sentences, found {len(collection)} and {len(texts)}", where=collection.name
         )
-    images, sentences = encode_pictures(matcher, collection, batch_size, near), []
+    images = encode_pictures(matcher, collection, batch_size, near)
+    sentences: list[Kept] = []
     place = torch.device("cpu")
     with progress_bar() as bar:
         task = bar.add_task("encoding sentences", total=len(texts), note="")

@@ -152,10 +152,10 @@ def evaluate_ensemble(
     """
     check_protocol(protocol)
     collection, notes = fit_collection(collection, protocol)
-    members = [
-        MatcherSource(m, *encode_collection(m, collection, batch_size, near=True), memory, dtype=dtype)
-        for m in matchers
-    ]
+    members = []
+    for matcher in matchers:
+        kept = encode_collection(matcher, collection, batch_size, near=True)
+        members.append(MatcherSource(matcher, *kept, memory, dtype=dtype))
     result = evaluate_source(EnsembleSource(members), collection.captions()[1], protocol, *collection_ids(collection))
     return result.described(data=collection.name, notes=[*notes, *_rounded(dtype)])
 
