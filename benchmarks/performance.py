@@ -64,6 +64,7 @@ CASES = (
 )
 RERANKED = (
     Case("rerank-20", "camp", ('similarity="cosine"',), "1 sentence, best 20", (20, 1), (20, 1), dim=256),
+    Case("rerank-one", "camp", ('similarity="cosine"',), "1 sentence, best 100", (100, 1), (100, 1)),
     Case("rerank-100", "camp", ('similarity="cosine"',), "20 sentences, best 100", (2000, 20), (2000, 20), dim=256),
 )
 
