@@ -85,7 +85,8 @@ def compare(name: str, recipe: str, settings: list[str], device: str, dtype: tor
     splits = load_splits(told.data)
     begun = time.perf_counter()
     with TemporaryDirectory() as folder:
-        train(told, Path(folder) / "run", Device(device), splits)
+        if not train(told, Path(folder) / "run", Device(device), splits).finished:
+            raise SystemExit(f"{name}: stopped")
         matcher = Matcher.from_pretrained(Path(folder) / "run" / "best", device=device)
     trained = time.perf_counter() - begun
     torch.set_float32_matmul_precision("highest")  # training rounds factors

@@ -39,7 +39,7 @@ class TrainingConfig:
     hold_features: local features are read once and stay on the training device, in the precision of their file
     accumulate: parts that a batch is encoded in, to bound memory; the loss and its gradient are the whole batch's
     average: decay of a running average of the weights, which is what is evaluated and kept as the model
-    compile: run the backbones as compiled kernels in training: fewer and larger, after a minute of compiling
+    compile: run the backbones, DivE's sets and the terms as compiled kernels: fewer and larger, after a minute
     score_rows: pictures scored at a time; by default as many as fit into bounded memory
     patience: epochs without a better validation RSUM before stopping
     evaluate_epochs: epochs between evaluations on the validation split; the last epoch always has one
