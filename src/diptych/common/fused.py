@@ -1,5 +1,6 @@
 """Whether fused GPU kernels can take the place of plain PyTorch here; and a product of half precision in full."""
 
+import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -18,7 +19,22 @@ def has_kernels(device: torch.device) -> bool:
     """
     if device.type != "cuda" or torch.version.hip is not None or _triton() < (3, 4):
         return False
-    return torch.cuda.get_device_capability(device)[0] == 9
+    return torch.cuda.get_device_capability(device)[0] == 9 and _tried(device)
+
+
+def _tried(device: torch.device) -> bool:
+    """Whether a small one runs; where it does not, that is said once, and plain PyTorch computes everything."""
+    from diptych.common.kernel_probe import kernels_run
+
+    try:
+        with torch.cuda.device(device):
+            if kernels_run(device):
+                return True
+            reason = "a small one came back with other numbers than it should"
+    except Exception as error:  # whatever is missing: a C compiler, its headers, a folder to write to
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    print(f"GPU kernels are left out, and scoring is slower: {reason}", file=sys.stderr)
+    return False
 
 
 def _triton() -> tuple[int, ...]:
