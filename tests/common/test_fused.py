@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from diptych.common import fused, kernel_probe
-from diptych.common.fused import fused_dtype_on, half_product, has_kernels
+from diptych.common.fused import fused_dtype_on, half_product, has_kernels, inner_products
 
 GPU = torch.device("cuda")
 
@@ -77,6 +77,17 @@ def test_where_one_writes_something_else_none_is_used(
 def test_the_probe_runs_in_the_interpreter() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     assert kernel_probe.kernels_run(torch.device(device))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_scores_of_vectors_are_not_rounded(autocast: bool) -> None:
+    x, y = torch.randn(3, 5).requires_grad_(), torch.randn(2, 5)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found = inner_products(x, y)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, x @ y.T)
+    assert found.requires_grad
+    assert inner_products(x.double(), y.double()).dtype == torch.float64
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -334,10 +334,10 @@ def test_where_kernels_score_all_pairs_in_half_precision_those_that_count_are_in
     matcher, function = matcher_of("scan-t2i-mean"), build_loss(HingeConfig(negatives="all"))
     images, texts = matcher(*batch())
     monkeypatch.setattr(counted_scores, "has_kernels", lambda device: True)
-    monkeypatch.setattr(type(matcher), "has_kernels", lambda self: False)
+    monkeypatch.setattr(type(matcher), "has_kernels", lambda self, regions, words: False)
     full = batch_scores(matcher, images, texts, half=torch.bfloat16)
     torch.testing.assert_close(full, matcher.score(images, texts))
-    monkeypatch.setattr(type(matcher), "has_kernels", lambda self: True)
+    monkeypatch.setattr(type(matcher), "has_kernels", lambda self, regions, words: True)
     seen: list[tuple[bool, bool]] = []
     for name in ("score", "score_pairs"):
         call = getattr(matcher, name)

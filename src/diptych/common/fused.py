@@ -70,6 +70,21 @@ def fused_dtype_on(device: torch.device) -> torch.dtype | None:
     return dtype if dtype in HALF else None
 
 
+def inner_products(x: Tensor, y: Tensor) -> Tensor:
+    """x yᵀ of (a, d) and (b, d) where they are scores or next to it: (a, b), never rounded to half precision.
+
+    Autocast would round them: between 0.5 and 1 a score would then be one of 128, and the best ones would tie.
+    """
+    if not torch.is_autocast_enabled(x.device.type):
+        return x @ y.T
+    half = fused_dtype(x)
+    with torch.autocast(x.device.type, enabled=False):
+        if half is not None:
+            return half_product(x.to(half), y.to(half))
+        kind = torch.promote_types(x.dtype, torch.float32)
+        return x.to(kind) @ y.to(kind).T
+
+
 def half_product(x: Tensor, y: Tensor) -> Tensor:
     """x yᵀ of (a, d) and (b, d), in float32 whatever type is multiplied: (a, b)."""
     if x.dtype == torch.float32 or not x.is_cuda or not SUMS_IN_FLOAT32:

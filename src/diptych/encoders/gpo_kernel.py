@@ -109,7 +109,10 @@ class _Recurrence(torch.autograd.Function):
         count, size = inputs.shape[1], weight.shape[2]
         states = inputs.new_zeros(1 + count, count, size)
         gates = inputs.new_zeros(1 + count, count, 4 * size)
-        _forward_kernel[(1 + count,)](inputs, weight, bias, states, gates, count, H=size, P=_padded(size), num_warps=1)
+        with torch.cuda.device_of(inputs):
+            _forward_kernel[(1 + count,)](
+                inputs, weight, bias, states, gates, count, H=size, P=_padded(size), num_warps=1
+            )
         ctx.save_for_backward(weight, states, gates)
         return states
 
@@ -119,9 +122,10 @@ class _Recurrence(torch.autograd.Function):
         weight, states, gates = ctx.saved_tensors
         _, count, size = states.shape
         of_gates = torch.zeros_like(gates)
-        _backward_kernel[(1 + count,)](
-            slopes.contiguous(), weight, states, gates, of_gates, count, H=size, P=_padded(size), num_warps=1
-        )
+        with torch.cuda.device_of(states):
+            _backward_kernel[(1 + count,)](
+                slopes.contiguous(), weight, states, gates, of_gates, count, H=size, P=_padded(size), num_warps=1
+            )
         given = of_gates[..., : 3 * size]
         heard = torch.cat((of_gates[..., : 2 * size], of_gates[..., 3 * size :]), -1)
         none = states.new_zeros(1, size)

@@ -33,6 +33,8 @@ def packing(lengths: Tensor, k: int, device: torch.device) -> Packing:
     """Of sequences of these lengths (n,), on the CPU, each at least 1. The device is not waited for."""
     n = len(lengths)
     falling = lengths.sort(descending=True, stable=True)
+    if int(falling.values[-1]) < 1:
+        raise ValueError("a recurrence needs at least one element of each sequence, and one has none")
     places = torch.arange(int(falling.values[0])).unsqueeze(1)
     inside = places < falling.values
     rows = (falling.indices * k + places)[inside]

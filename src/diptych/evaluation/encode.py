@@ -9,23 +9,24 @@ from diptych.common.progress import progress_bar
 from diptych.data.batches import check_finite
 from diptych.data.collection import Collection, Item
 from diptych.matchers.base import Matcher, Pictures
-from diptych.matchers.bounded.memory import MemoryBudget, item_bytes
+from diptych.matchers.bounded.memory import MemoryBudget, is_out_of_memory, item_bytes, release
 from diptych.matchers.kept import Kept
 
 
 def encode_collection(
-    matcher: Matcher, collection: Collection, batch_size: int = 64, near: bool = False
+    matcher: Matcher, collection: Collection, batch_size: int = 64, near: bool = False, memory: int | None = None
 ) -> tuple[Kept, Kept]:
     """What is kept of all pictures and of all sentences, in the collection's order.
 
     near: a side stays on the matcher's GPU where there is room for it; else, and without, both are on the CPU
+    memory: bytes that scoring may take there, of which an eighth is for each side; without it, what is free
     """
     texts, _ = collection.captions()
     if not collection.items or not texts:
         raise DiptychError(
             f"expected pictures with sentences, found {len(collection)} and {len(texts)}", where=collection.name
         )
-    images = encode_pictures(matcher, collection, batch_size, near)
+    images = encode_pictures(matcher, collection, batch_size, near, memory)
     sentences: list[Kept] = []
     place = torch.device("cpu")
     with progress_bar() as bar:
@@ -33,14 +34,16 @@ def encode_collection(
         for start in range(0, len(texts), 4 * batch_size):
             few = texts[start : start + 4 * batch_size]
             part = matcher.encode_texts(few, 4 * batch_size)
-            place = _place(part, len(texts)) if near and not sentences else place
+            place = _place(part, len(texts), memory) if near and not sentences else place
             sentences.append(part.to(place))
             bar.advance(task, len(few))
-    return images, type(sentences[0]).cat(sentences)
+    return images, _joined(sentences)
 
 
-def encode_pictures(matcher: Matcher, collection: Collection, batch_size: int = 64, near: bool = False) -> Kept:
-    """What is kept of all pictures, in the collection's order; near: as in `encode_collection`."""
+def encode_pictures(
+    matcher: Matcher, collection: Collection, batch_size: int = 64, near: bool = False, memory: int | None = None
+) -> Kept:
+    """What is kept of all pictures, in the collection's order; near, memory: as in `encode_collection`."""
     parts: list[Kept] = []
     place = torch.device("cpu")
     with progress_bar() as bar:
@@ -48,16 +51,29 @@ def encode_pictures(matcher: Matcher, collection: Collection, batch_size: int = 
         for start in range(0, len(collection), batch_size):
             items = collection.items[start : start + batch_size]
             part = matcher.encode_images(pictures_of(matcher, collection, items), batch_size)
-            place = _place(part, len(collection)) if near and not parts else place
+            place = _place(part, len(collection), memory) if near and not parts else place
             parts.append(part.to(place))
             bar.advance(task, len(items))
-    return type(parts[0]).cat(parts)
+    return _joined(parts)
 
 
-def _place(part: Kept, count: int) -> torch.device:
+def _place(part: Kept, count: int, memory: int | None) -> torch.device:
     """Where so many items like these are kept: where they are, or else in main memory."""
-    fits = item_bytes(part) * count <= MemoryBudget(part.device).side
+    fits = item_bytes(part) * count <= MemoryBudget(part.device, memory).side
     return part.device if fits else torch.device("cpu")
+
+
+def _joined(parts: list[Kept]) -> Kept:
+    """All of them, in main memory where a GPU has no room: the first may have been the narrowest."""
+    try:
+        return type(parts[0]).cat(parts)
+    except (RuntimeError, MemoryError) as error:
+        device = parts[0].device
+        if device.type == "cpu" or not is_out_of_memory(error):
+            raise
+    parts = [part.to("cpu") for part in parts]
+    release(device)
+    return type(parts[0]).cat(parts)
 
 
 def pictures_of(matcher: Matcher, collection: Collection, items: Sequence[Item]) -> Pictures:

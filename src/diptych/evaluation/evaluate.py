@@ -131,7 +131,7 @@ def evaluate_matcher(
     """
     check_protocol(protocol)
     collection, notes = fit_collection(collection, protocol)
-    kept = encode_collection(matcher, collection, batch_size, near=True)
+    kept = encode_collection(matcher, collection, batch_size, near=True, memory=memory)
     owners = collection.captions()[1]
     result = evaluate_kept(matcher, *kept, owners, protocol, *collection_ids(collection), memory, dtype)
     return result.described(data=collection.name, notes=[*notes, *_rounded(dtype)])
@@ -154,7 +154,7 @@ def evaluate_ensemble(
     collection, notes = fit_collection(collection, protocol)
     members = []
     for matcher in matchers:
-        kept = encode_collection(matcher, collection, batch_size, near=True)
+        kept = encode_collection(matcher, collection, batch_size, near=True, memory=memory)
         members.append(MatcherSource(matcher, *kept, memory, dtype=dtype))
     result = evaluate_source(EnsembleSource(members), collection.captions()[1], protocol, *collection_ids(collection))
     return result.described(data=collection.name, notes=[*notes, *_rounded(dtype)])

@@ -125,8 +125,8 @@ class Matcher(nn.Module, ABC):
         """
         return self.score_pairs(images, texts)
 
-    def has_kernels(self) -> bool:
-        """Whether there are fused GPU kernels that score all pairs with the options that it has.
+    def has_kernels(self, regions: int = 1, words: int = 1) -> bool:
+        """Whether there are fused GPU kernels that score all pairs with its options, of items with so many vectors.
 
         >>> matcher.has_kernels()  # a dot product needs none
         False

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diptych.common.bounds import check_bounds
-from diptych.common.fused import fused_dtype, fused_dtype_on
+from diptych.common.fused import fused_dtype, fused_dtype_on, inner_products
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.images import FeatureConfig, ImageConfig, xavier_linear
@@ -212,7 +212,7 @@ class CAMP(Matcher):
     def _logits(self, images: Kept, texts: Kept, meeting: Meeting) -> Tensor:
         if isinstance(images, CAMPKept) and isinstance(texts, CAMPKept):
             half = None
-            if not meeting.aligned and self._fits(images.mask.shape[1], texts.mask.shape[1]):
+            if not meeting.aligned and self.has_kernels(images.mask.shape[1], texts.mask.shape[1]):
                 half = fused_dtype(images.vectors)
             if half is not None:
                 with torch.autocast(images.device.type, enabled=False), torch.cuda.device_of(images.vectors):
@@ -224,18 +224,20 @@ class CAMP(Matcher):
         v, t = images.vectors[:, 0], texts.vectors[:, 0]
         if self.config.similarity == "mlp" or meeting.aligned:
             return self._compare(meeting.senders(v), meeting.receivers(t))
-        with torch.autocast(v.device.type, enabled=False):
-            return v.float() @ t.float().T
+        return inner_products(v, t)
 
-    def has_kernels(self) -> bool:
-        """Whether there are GPU kernels for these options: all but the released modules' and rarer combinations."""
+    def has_kernels(self, regions: int = 1, words: int = 1) -> bool:
+        """Of all options but the released modules' and rarer combinations, and items that a tile holds."""
         c = self.config
-        if c.messages != "attention" or c.revised or c.fusion == "none" or c.aggregation == "multi-head":
+        if (
+            max(regions, words) > LARGEST
+            or c.messages != "attention"
+            or c.revised
+            or c.fusion == "none"
+            or c.aggregation == "multi-head"
+        ):
             return False
         return self.linear_fusion or c.gate == "vector" or (c.fusion == "product" and c.gate == "none")
-
-    def _fits(self, regions: int, words: int) -> bool:
-        return self.has_kernels() and max(regions, words) <= LARGEST
 
     def _fused(self, images: CAMPKept, texts: CAMPKept) -> tuple[Tensor, Tensor]:
         """v* and t* of all pairs by GPU kernels: two of (n, m, d) in the type of what is given."""
@@ -276,7 +278,7 @@ class CAMP(Matcher):
     def pair_floats(self, regions: int, words: int) -> int:
         """What is live at once in the wider of the two directions: so many (items, d) tensors, and the attention."""
         d, items = self.config.dim, max(regions, words)
-        if self._fits(regions, words) and fused_dtype_on(self.device) is not None:
+        if self.has_kernels(regions, words) and fused_dtype_on(self.device) is not None:
             return self._fused_floats(regions, words)
         if self.config.messages == "none":
             return 3 * d if self.config.similarity == "mlp" else 1

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from diptych.common.bounds import check_bounds
+from diptych.common.fused import inner_products
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.towers import TowerConfig, joint_dimension
 from diptych.matchers.base import Layout, Matcher, Sides, View
@@ -60,7 +61,7 @@ class CLIP(Matcher):
 
     def score(self, images: Kept, texts: Kept) -> Tensor:
         """The cosine: (n, m)."""
-        return images.vectors[:, 0] @ texts.vectors[:, 0].T
+        return inner_products(images.vectors[:, 0], texts.vectors[:, 0])
 
     def score_pairs(self, images: Kept, texts: Kept) -> Tensor:
         """The same for aligned pairs: (n,)."""

@@ -159,7 +159,7 @@ class DivE(Matcher):
             return self.score_pairs(images, texts)
         return mp_logit(pair_cosines(self._set(images), self._set(texts)), self.mp_a, self.mp_b)
 
-    def has_kernels(self) -> bool:
+    def has_kernels(self, regions: int = 1, words: int = 1) -> bool:
         """Of sets that fill a tile; a match probability's logits have none."""
         return self._fits() and self.config.similarity != "mp"
 

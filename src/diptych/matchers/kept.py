@@ -80,7 +80,7 @@ class Kept:
 
     @property
     def extents(self) -> Tensor:
-        """Vectors of each item up to its last real one, at least 1: (n,), in main memory.
+        """Vectors of each item up to its last real one, at least 1: (n,), in main memory, and not to be written to.
 
         >>> images.resize(4).extents
         tensor([1, 1, 1])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
-from diptych.common.fused import fused_dtype, fused_dtype_on
+from diptych.common.fused import fused_dtype, fused_dtype_on, inner_products
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.convolutions import TextCNN
 from diptych.encoders.encoded import Encoded, l2
@@ -167,10 +167,9 @@ class MMCA(Matcher):
     def score(self, images: Kept, texts: Kept) -> Tensor:
         """i0.c0 + alpha i1.c1 of all pairs: (n, m)."""
         if self.cross_unit is None:
-            return images.vectors[:, 0] @ texts.vectors[:, 0].T
+            return inner_products(images.vectors[:, 0], texts.vectors[:, 0])
         images, texts = _own(images), _own(texts)
-        with torch.autocast(images.device.type, enabled=False):  # in full, so that ranks do not tie
-            alone = images.whole.float() @ texts.whole.float().T
+        alone = inner_products(images.whole, texts.whole)
         return alone + self.config.alpha * self._cross(images, texts, aligned=False)
 
     def score_pairs(self, images: Kept, texts: Kept) -> Tensor:
@@ -184,12 +183,12 @@ class MMCA(Matcher):
         """i1.c1 of all pairs (n, m), or of aligned ones (n,)."""
         assert self.cross_unit is not None
         cnn = self.cross_cnn or self.text_cnn
-        if not aligned and self._fits(images.mask.shape[1], texts.mask.shape[1]):
+        if not aligned and self.has_kernels(images.mask.shape[1], texts.mask.shape[1]):
             half = fused_dtype(images.vectors, texts.vectors)
             if half is not None:
                 from diptych.matchers.kernels import mmca
 
-                with torch.autocast(images.device.type, enabled=False):
+                with torch.autocast(images.device.type, enabled=False), torch.cuda.device_of(images.vectors):
                     return mmca.cross_scores(self.cross_unit, cnn, images.contiguous(), texts.contiguous(), half)
         if not aligned and not cnn.convolve_pads and _plain_float32(images, texts):
             return cross_scores(self.cross_unit, cnn, images, texts)
@@ -202,14 +201,12 @@ class MMCA(Matcher):
         c1 = cnn(words.flatten(0, -3), word_mask)
         return (i1 * c1).sum(-1).view(pairs)
 
-    def has_kernels(self) -> bool:
-        """Whether there are GPU kernels for these options: of a whole unit and of widths that a tile holds."""
+    def has_kernels(self, regions: int = 1, words: int = 1) -> bool:
+        """Of a whole unit, of widths and of items that tiles hold."""
         c = self.config
-        return self.cross_unit is not None and not c.convolve_pads and c.dim <= 256 and c.dim % 8 == 0
-
-    def _fits(self, regions: int, words: int) -> bool:
-        """Whether the kernels' tiles hold items of so many vectors."""
-        return self.has_kernels() and regions <= 128 and words <= 64
+        wide = c.dim // c.heads > 64  # such a head meets fewer regions at once
+        sizes = regions <= (64 if wide else 128) and words <= 64
+        return sizes and self.cross_unit is not None and not c.convolve_pads and c.dim <= 256 and c.dim % 8 == 0
 
     def _cross_side(self, rows: MMCAKept, others: MMCAKept, aligned: bool, image_rows: bool) -> "_CrossSide":
         """One side's elements after the cross unit.
@@ -280,7 +277,7 @@ class MMCA(Matcher):
         if self.cross_unit is None:
             return 1
         c = self.config
-        if self._fits(regions, words) and fused_dtype_on(self.device) is not None:
+        if self.has_kernels(regions, words) and fused_dtype_on(self.device) is not None:
             # What both sides' items gather, the largest of each filter, and c1; most of them in half precision.
             return (regions + words) * c.dim // 2 + 2 * self._filters + 3 * c.dim
         attention = 2 * c.heads * regions * words + 5 * c.dim * max(regions, words) + c.dim * min(regions, words)

@@ -103,7 +103,7 @@ class SCAN(Matcher):
 
     def score(self, images: Kept, texts: Kept) -> Tensor:
         """Mean, LogSumExp, max or sum over words (regions) of their cosine with what they attend to: (n, m)."""
-        half = fused_dtype(images.vectors) if self._fits(images.mask.shape[1], texts.mask.shape[1]) else None
+        half = fused_dtype(images.vectors) if self.has_kernels(images.mask.shape[1], texts.mask.shape[1]) else None
         if half is not None:
             return self._fused(images, texts, half)
         if self.config.direction == "t2i":
@@ -136,11 +136,8 @@ class SCAN(Matcher):
             "region_fit": View(cosines.transpose(0, 1), ("regions",)),
         }
 
-    def has_kernels(self) -> bool:
-        """With all options."""
-        return True
-
-    def _fits(self, regions: int, words: int) -> bool:
+    def has_kernels(self, regions: int = 1, words: int = 1) -> bool:
+        """With all options, of items that a tile holds."""
         return max(regions, words) <= LARGEST
 
     def _fused(self, images: Kept, texts: Kept, half: torch.dtype) -> Tensor:
@@ -163,7 +160,7 @@ class SCAN(Matcher):
 
         Kernels write the affinities alone, and the score.
         """
-        if self._fits(regions, words) and fused_dtype_on(self.device) is not None:
+        if self.has_kernels(regions, words) and fused_dtype_on(self.device) is not None:
             attended, queries = (regions, words) if self.config.direction == "t2i" else (words, regions)
             return attended * -(-queries // 4) * 4 + 1  # rows are read four numbers at a time
         return 4 * regions * words + 4 * max(regions, words)

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from diptych.common.fused import inner_products
 from diptych.encoders.encoded import l2
 
 
 def all_cosines(x: Tensor, y: Tensor) -> Tensor:
     """Dot products between the elements of all pairs of sets: (n, K, d), (m, L, d) -> (n, m, K, L), one product."""
-    flat = x.flatten(0, 1) @ y.flatten(0, 1).T
+    flat = inner_products(x.flatten(0, 1), y.flatten(0, 1))
     return _at_least_float32(flat).view(len(x), x.shape[1], len(y), y.shape[1]).transpose(1, 2)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from diptych.common.bounds import check_bounds
-from diptych.common.fused import fused_dtype, half_product
+from diptych.common.fused import inner_products
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
 from diptych.encoders.gpo import GPO, GPOConfig
@@ -81,11 +81,7 @@ class VSE(Matcher):
         v, s = images.vectors[:, 0], texts.vectors[:, 0]
         if self.config.similarity == "order":
             return -(s.unsqueeze(0) - v.unsqueeze(1)).clamp(min=0).norm(dim=-1)
-        half = fused_dtype(v, s)
-        if half is None:
-            return v @ s.T
-        with torch.autocast(v.device.type, enabled=False):
-            return half_product(v.to(half), s.to(half))
+        return inner_products(v, s)
 
     def score_pairs(self, images: Kept, texts: Kept) -> Tensor:
         """The same for aligned pairs: (n,)."""

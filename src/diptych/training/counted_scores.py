@@ -52,7 +52,7 @@ def batch_scores(
     floats = matcher.pair_floats(images.mask.shape[1], texts.mask.shape[1])
     if rows is None and (matcher.layout() is not None or 4 * floats * len(images) * len(texts) <= PLAIN):
         return (matcher.logits if logits else matcher.score)(images, texts)
-    if not (matcher.has_kernels() and has_kernels(images.device)):
+    if not (matcher.has_kernels(images.mask.shape[1], texts.mask.shape[1]) and has_kernels(images.device)):
         half = None
     parameters = [parameter for parameter in matcher.parameters() if parameter.requires_grad]
     pairs = _Pairs(matcher, images.detach(), texts.detach(), parameters, logits, half, rows, floats)
@@ -100,7 +100,8 @@ class _Pairs:
                 self._most(self.floats) if self.half is None else max(1, FUSED_WORK // (4 * self._floats_of_a_pair()))
             )
             parts = [score(self.images[some], self.texts) for some in self._blocks(most)]
-        scores = parts[0] if len(parts) == 1 else torch.cat(parts)
+        # Not a view of what a matcher gave: losses may write into it.
+        scores = parts[0].contiguous() if len(parts) == 1 else torch.cat(parts)
         return scores if self.half is None else scores.float()
 
     def gradients(self, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:

@@ -145,6 +145,15 @@ def test_other_options_take_the_plain_path(config: MMCAConfig, build: Callable[[
     assert not build(config).has_kernels()
 
 
+def test_a_tile_of_wide_heads_holds_fewer_regions(build: Callable[[MMCAConfig], MMCA]) -> None:
+    narrow, wide = build(replace(BASE, dim=256, heads=4)), build(replace(BASE, dim=256, heads=2))
+    assert narrow.has_kernels(128, 64)
+    assert not narrow.has_kernels(129, 1)
+    assert not narrow.has_kernels(1, 65)
+    assert wide.has_kernels(64, 64)
+    assert not wide.has_kernels(65, 1)
+
+
 def test_long_sentences_take_the_plain_path(
     build: Callable[[MMCAConfig], MMCA], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from diptych.matchers.kept import Kept
 
 # Working memory that a block is planned with at most: on a CPU what stays near its caches, where larger ones gain
 # nothing; on a GPU what keeps every core busy (benchmarks/scoring.py --work tries others).
+# MMCA's kernels count on no more than 4 GiB: they number what a call holds in 32 bits.
 ENOUGH = {"cpu": 16 << 20, "cuda": 4 << 30}
 # So little is taken without asking what is free: that would take longer than to score it, and a call for which there
 # is not enough is halved all the same.
