@@ -74,7 +74,7 @@ def test_kernels_compute_what_the_plain_path_does(
 def test_tiles_that_do_not_fit_and_an_item_of_padding_alone(
     gate: str, build: Callable[[CAMPConfig], CAMP], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = CAMPConfig(dim=141, image=IMAGE, text=WORDS, gate=gate)  # type: ignore[arg-type]
+    config = CAMPConfig(dim=71, image=IMAGE, text=WORDS, gate=gate)  # type: ignore[arg-type]
     matcher = build(config)
     images, texts = sides(matcher, [37, 0, 1], [17, 1, 0, 2, 3, 4, 5, 6, 7, 8])
     with torch.no_grad():

@@ -54,7 +54,8 @@ def fused(matcher: SCAN, images: Kept, texts: Kept, dtype: torch.dtype, patch: p
 
 @pytest.mark.parametrize(("norm", "direction"), list(product(get_args(AffinityNorm), DIRECTIONS)))
 def test_kernels_compute_what_the_plain_path_does(norm: str, direction: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for aggregation in get_args(Aggregation):
+    # What is aggregated does not know how it was normalised: one norm with all aggregations is enough.
+    for aggregation in get_args(Aggregation) if norm == "clipped-l2" else ("mean",):
         matcher = build(affinity_norm=norm, direction=direction, aggregation=aggregation)
         images, texts = sides(matcher, [5, 1, 3], [4, 1, 2, 7, 3], extra=2)
         expected = plain(matcher, images, texts)
@@ -87,7 +88,7 @@ def test_one_region_one_word_and_the_largest(
 
 
 @pytest.mark.parametrize("softmax_lambda", [0.5, 10.0, 10.5, 60.0])
-@pytest.mark.parametrize("norm", ["clipped-l2", "l1", "softmax", "clipped"])
+@pytest.mark.parametrize("norm", ["clipped-l2", "clipped"])
 def test_however_sharp_the_attention_is(norm: str, softmax_lambda: float, monkeypatch: pytest.MonkeyPatch) -> None:
     matcher = build(affinity_norm=norm, softmax_lambda=softmax_lambda)
     images, texts = sides(matcher, [9, 2, 1], [6, 1, 3])
