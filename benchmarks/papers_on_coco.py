@@ -1,16 +1,21 @@
 """The papers' models on COCO: every recipe of one budget, its seeds, ablations and rates, one after another.
 
-    python benchmarks/papers_on_coco.py --data data/coco --karpathy dataset_coco.json --minutes 25
+    python benchmarks/papers_on_coco.py --data data/coco --karpathy dataset_coco.json --minutes 25 --at-once 6
     python benchmarks/papers_on_coco.py --data data/coco --parts main --seeds 1        # the seven main rows alone
     python benchmarks/papers_on_coco.py --data data/coco --list                        # what would be done
 
 The cells of EfficientNet-Lite2 are computed once into a file, and stay on the device for all runs. Each run's figures
 go to `results/coco-grid` as soon as it is done; what is there is not done again, and a run that the time ended goes on
 at its checkpoint. `docs/_make/papers_on_coco.py` makes the tables and plots of the docs from that folder.
+
+A step of these models keeps a large GPU busy for a part of its time only, so several processes may share one
+(`--at-once`). What a step and a pair take alone is measured after them, one row at a time (`--parts alone`).
 """
 
 import argparse
 import math
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -21,6 +26,7 @@ from statistics import median
 import numpy as np
 import torch
 
+from coco_alone import measure_alone
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
@@ -50,7 +56,8 @@ ROWS = [  # the main rows, cheapest first
 FAST, SLOW = "vse-infinity", ["scan", "camp", "mmca"]
 DEPTHS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
 FUSIONS: list[Fusion] = ["replace", "sum", "rrf"]
-PARTS = ["main", "rerank", "ablations", "rates"]
+PARTS = ["main", "alone", "rerank", "ablations", "rates"]
+TRIALS = ["main", "ablations", "rates"]  # of the parts, those that several processes share
 QUERIES = 20  # sentences whose second stage is timed
 
 
@@ -63,19 +70,47 @@ def main() -> None:
             print(f"{'done' if is_done(args, entry) else 'to do':6}{entry.name}")
         return
     device = pick_device(args.device)
-    splits = read_splits(args, device)
-    end = run_series(first, args.results, splits, args.device, until, args.fold)
-    failed = end.failed
-    if not end.left:
+    every = [*first, *others, *rest]
+    if args.at_once > 1 and sum(not is_done(args, entry) for entry in every) > 1:
+        prepare(args, device)  # once, before they all want it
+        failed = in_processes(args, until)
+        splits = read_splits(args, device)
+    else:
+        splits = read_splits(args, device)
+        end = run_series(every, args.results, splits, args.device, until, args.fold, args.shared)
+        failed = list(end.failed)
+    if all(is_done(args, entry) for entry in first):
+        if "alone" in args.parts:
+            measure_alone([entry.trial for entry in first], args.results / "alone.json", splits, device, until)
         if "rerank" in args.parts:
             rerank(args, first, splits, device, until)
-        end = run_series([*others, *rest], args.results, splits, args.device, until, args.fold)
-        failed += end.failed
     for told in failed:
         print(f"failed: {told}")
-    left = sum(not is_done(args, entry) for entry in [*first, *others, *rest]) - len(failed)
+    if args.shared > 1:  # the process that began this one tells what is left
+        sys.exit(1 if failed else 0)
+    left = sum(not is_done(args, entry) for entry in every)
     print(f"{left} left; the same command goes on" if left else "all done")
     sys.exit(1 if failed else 0)
+
+
+def in_processes(args: argparse.Namespace, until: float | None) -> list[str]:
+    """The trials by several processes of this program on one device; returns those that ended with an error."""
+    parts = [part for part in args.parts if part in TRIALS]
+    if not parts:
+        return []
+    command = [sys.executable, __file__, *sys.argv[1:], "--at-once", "1", "--shared", str(args.at_once)]
+    command += ["--parts", *parts]
+    threads = str(max(1, (os.cpu_count() or 1) // args.at_once))
+    running = []
+    for _ in range(args.at_once):
+        left = [] if until is None else ["--minutes", str((until - time.monotonic()) / 60)]
+        running.append(subprocess.Popen([*command, *left], env=os.environ | {"OMP_NUM_THREADS": threads}))
+    try:
+        ended = [one.wait() for one in running]
+    finally:
+        for one in running:
+            one.terminate()  # those that are over do not mind
+    return [f"process {number} ended with {code}" for number, code in enumerate(ended, 1) if code]
 
 
 def is_done(args: argparse.Namespace, entry: SeriesEntry) -> bool:
@@ -103,17 +138,23 @@ def entries(args: argparse.Namespace) -> tuple[list[SeriesEntry], list[SeriesEnt
     return [e for e in rows if e.trial.seed == 0], [e for e in rows if e.trial.seed > 0], rest
 
 
+def prepare(args: argparse.Namespace, device: torch.device) -> None:
+    """The cells of every picture in one file."""
+    if args.features.exists():
+        return
+    whole = read_collection(args.data)
+    extractor = load_extractor(BACKBONE, SIZE).to(device)
+    writer = FeatureWriter(args.features, describe(extractor, BACKBONE))
+    problems = extract_features(whole.items, extractor, writer, batch_size=args.batch)
+    if problems:
+        raise DiptychError(f"{len(problems)} pictures cannot be read, such as {problems[0]}", where=args.data)
+    writer.finish()
+
+
 def read_splits(args: argparse.Namespace, device: torch.device) -> Splits:
     """COCO with its cells on the device, the test sentences with COCO's ids where Karpathy's file is given."""
+    prepare(args, device)
     whole = read_collection(args.data)
-    if not args.features.exists():
-        extractor = load_extractor(BACKBONE, SIZE).to(device)
-        writer = FeatureWriter(args.features, describe(extractor, BACKBONE))
-        problems = extract_features(whole.items, extractor, writer, batch_size=args.batch)
-        if problems:
-            raise DiptychError(f"{len(problems)} pictures cannot be read, such as {problems[0]}", where=args.data)
-        writer.finish()
-        del extractor
     features = FeatureFile(args.features)
     whole = whole.with_features(features, features.rows)
     test = whole.split("test")
@@ -169,7 +210,7 @@ def second_stage_seconds(trial: Trial, test: Collection, device: torch.device) -
     """Seconds in which one sentence's best pictures are rescored, by depth: the median of some sentences."""
     matcher = Matcher.from_pretrained(trial.run / "best").to(device)
     assert isinstance(test.features, HeldFeatures)
-    images = test.features.encode(matcher)
+    images = test.features.encode(matcher, test)
     texts = matcher.encode_texts(test.captions()[0][:QUERIES]).to("cpu")
     found = {}
     for depth in DEPTHS:
@@ -194,14 +235,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="of the main rows")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--only", nargs="+", help="only runs whose name holds one of these words")
+    parser.add_argument("--at-once", type=int, default=1, help="processes that share the device")
+    parser.add_argument("--shared", type=int, default=1, help=argparse.SUPPRESS)  # what each of them is told
     parser.add_argument("--device", default="auto")
     parser.add_argument("--batch", type=int, help="pictures that go through the backbone at once")
     parser.add_argument("--validation", type=int, default=1000, help="validation pictures")
     parser.add_argument("--fold", type=int, default=FOLD, help="test pictures in a fold")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change every recipe")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change every recipe")
     parser.add_argument("--list", action="store_true", help="only say what is done and what is not")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except DiptychError as error:
+        sys.exit(str(error))

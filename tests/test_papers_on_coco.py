@@ -8,14 +8,22 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 
+from diptych.common.config import read_json
 from diptych.common.errors import DiptychError
-from diptych.evaluation.evaluate import evaluate_scores
+from diptych.common.files import write_json
+from diptych.evaluation.evaluate import evaluate_matcher, evaluate_scores
 from diptych.evaluation.protocols import evaluate_source
 from diptych.evaluation.published import published
 from diptych.evaluation.sources import MatrixSource
+from diptych.matchers.base import Matcher
+from diptych.training.ablation import Trial
+from diptych.training.held_features import hold, hold_splits
+from diptych.training.loop import Device, train
 from diptych.training.recipe import variant_names
 from diptych.training.trial_record import TrialRecord
+from tests.training import toy
 
 ROOT = Path(__file__).parent.parent
 PICTURES = 30
@@ -27,12 +35,17 @@ def load(path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent))  # as Python does for a program: it may import its neighbours
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
     return module
 
 
 tables = load(ROOT / "docs" / "_make" / "papers_on_coco.py")
 program = load(ROOT / "benchmarks" / "papers_on_coco.py")
+alone = sys.modules["coco_alone"]
 
 
 def leave(results: Path, recipe: str, variant: str, seed: int, clean: float, rate: float = 400) -> TrialRecord:
@@ -93,6 +106,28 @@ def test_the_page_says_what_holds_and_what_does_not(tmp_path: Path) -> None:
     assert "SCAN" not in page  # nothing is said of what was not run
 
 
+def test_times_of_runs_that_shared_the_device_say_so(tmp_path: Path) -> None:
+    one = leave(tmp_path, "camp", "main", 0, 1.0)
+    replace(one, at_once=4).save(tmp_path / "camp-coco-grid" / "main" / "seed-0" / "trial.json")
+    page = tables.page(tables.read_runs(tmp_path), tmp_path, tmp_path)
+    assert "timed of runs of which 4 shared the device" in page
+    assert "| 23.1 ms | 444.44 µs |" in page
+
+
+def test_times_alone_on_the_device_are_preferred_and_rounding_is_shown(tmp_path: Path) -> None:
+    leave(tmp_path, "camp", "main", 0, 1.0)
+    scores = {
+        kind: {"seconds": seconds, **dict.fromkeys(tables.RECALLS, recall)}
+        for kind, seconds, recall in (("float32", 0.009, 50.0), ("half", 0.0045, 49.9))
+    }
+    row = {"step_seconds": 0.0125, "pairs": 4500, "scores": scores}
+    write_json(tmp_path / "alone.json", {"device": "a device", "rows": {"camp-coco-grid/main": row}})
+    page = tables.page(tables.read_runs(tmp_path), tmp_path, tmp_path)
+    assert "timed with nothing else on the device" in page
+    assert "| 12.5 ms | 1.00 µs |" in page
+    assert "| CAMP | half | 49.9 | 49.9 | 49.9 | 49.9 | 49.9 | 49.9 | 4.5 ms |" in page
+
+
 def test_records_of_other_queries_do_not_stand_in_one_table(tmp_path: Path) -> None:
     leave(tmp_path, "vse++", "main", 0, 1.0)
     record = leave(tmp_path, "camp", "main", 0, 1.0)
@@ -101,3 +136,25 @@ def test_records_of_other_queries_do_not_stand_in_one_table(tmp_path: Path) -> N
         tables.read_runs(tmp_path)
     with pytest.raises(DiptychError, match="no records"):
         tables.read_runs(tmp_path / "nowhere")
+
+
+def test_what_was_measured_alone_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = hold_splits(toy.splits(), torch.device("cpu"))
+    splits = replace(splits, test=hold(splits.test, torch.device("cpu")))
+    recipe = toy.recipe(epochs=1, hold_features=True)
+    trials = [Trial(variant, 0, recipe, tmp_path / variant) for variant in ("main", "untrained")]
+    train(recipe, trials[0].run, Device("cpu"), splits)
+    path = tmp_path / "alone.json"
+    alone.measure_alone(trials, path, splits, torch.device("cpu"), None)
+    told = read_json(path)
+    assert set(told["rows"]) == {"toy/main"}  # the other has no weights
+    row = told["rows"]["toy/main"]
+    assert row["pairs"] == len(splits.test) * len(splits.test.captions()[0])
+    assert row["step_seconds"] > 0
+    expected = evaluate_matcher(Matcher.from_pretrained(trials[0].run / "best"), splits.test)
+    assert {key: row["scores"]["float32"][key] for key in tables.RECALLS} == pytest.approx(
+        {key: expected[key] for key in tables.RECALLS}
+    )
+    monkeypatch.setattr(alone, "seconds_of_a_step", lambda *arguments: pytest.fail("measured again"))
+    alone.measure_alone(trials, path, splits, torch.device("cpu"), None)
+    assert read_json(path) == told

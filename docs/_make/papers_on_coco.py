@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from coco_claims import ABLATIONS, ALPHAS, CLAIMS, FOLDS, NAMES, Claim
 
 from diptych.common.errors import DiptychError
 from diptych.common.files import read_text, write_text
@@ -26,85 +27,8 @@ from diptych.training.trial_record import TrialRecord
 
 ROOT = Path(__file__).parent.parent.parent
 BEGIN, END = "<!-- papers on coco: made by docs/_make/papers_on_coco.py -->", "<!-- papers on coco: end -->"
-FOLDS = "coco-1k"
 SURE = 0.05
-NAMES = {
-    "vse++/main": "VSE++",
-    "vse-infinity/main": "VSE∞",
-    "dive/main": "DivE",
-    "scan/main": "SCAN, words to cells",
-    "scan/i2t": "SCAN, cells to words",
-    "camp/main": "CAMP",
-    "mmca/main": "MMCA",
-}
-BIGRU = "ResNet-101 Faster-RCNN on IN+VG (BUTD) + BiGRU, Region"
-REGION = "BUTD (Region) + BiGRU"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A paper's table has the first of two methods above the second."""
-
-    better: str
-    worse: str
-    table: str
-    rows: tuple[str, str]
-    protocol: str = FOLDS
-    figures: tuple[str, ...] = ("i2t/r@1", "t2i/r@1")
-
-
-CLAIMS = [
-    Claim("scan/i2t", "vse++/main", "camp/table-1", ("SCAN i-t [16]", "VSE++ [5]")),
-    Claim("scan/i2t", "scan/main", "camp/table-1", ("SCAN i-t [16]", "SCAN t-i [16]")),
-    Claim("camp/main", "vse++/main", "camp/table-1", ("CAMP (ours)", "VSE++ [5]")),
-    Claim("camp/main", "scan/i2t", "camp/table-1", ("CAMP (ours)", "SCAN i-t [16]")),
-    Claim("mmca/main", "camp/main", "mmca/table-2", ("MMCA", "CAMP (Faster R-CNN, ResNet) [46]")),
-    Claim("mmca/main", "scan/i2t", "mmca/table-2", ("MMCA", "SCAN (Faster R-CNN, ResNet) [21]")),
-    Claim(
-        "vse-infinity/main", "vse++/main", "vse-infinity/table-4", (f"Our: VSE∞ ({BIGRU})", f"Our: VSE++ ({BIGRU})")
-    ),
-    Claim(
-        "vse-infinity/main", "scan/i2t", "vse-infinity/table-4",
-        (f"Our: VSE∞ ({BIGRU})", f"SCAN ({BIGRU}, 2018, of two models)"),
-    ),
-    Claim("dive/main", "vse-infinity/main", "dive/table-a1", ("Ours", "VSE∞"), "eccv", ("i2t/map@r", "t2i/map@r")),
-]  # fmt: skip
-# An ablation to the table, the row of the whole model and the row of the ablation; None where no table here has it.
-# Each paper has the model as it is above all of them.
-ABLATIONS = {
-    "camp/no-gates": ("camp/table-3", "CAMP", "Fusion w/o gates"),
-    "camp/no-cross-attention": ("camp/table-3", "CAMP", "w/o cross-attn"),
-    "camp/no-fusion": ("camp/table-3", "CAMP", "w/o fusion"),
-    "camp/no-residual": ("camp/table-3", "CAMP", "Fusion w/o residual"),
-    "camp/mlp-ranking": ("camp/table-3", "CAMP", "MLP+Ranking loss"),
-    "camp/bce-without-hardest": ("camp/table-3", "CAMP", "BCE w/o hardest"),
-    "mmca/alpha-0": None,
-    "mmca/alpha-0-1": ("mmca/table-6", "α = 0.2", "α = 0.1"),
-    "mmca/alpha-0-4": ("mmca/table-6", "α = 0.2", "α = 0.4"),
-    "mmca/alpha-0-8": ("mmca/table-6", "α = 0.2", "α = 0.8"),
-    "mmca/alpha-1": None,
-    "vse-infinity/mean": ("vse-infinity/table-4", f"Our: VSE∞ ({BIGRU})", f"Our: VSE++ ({BIGRU})"),
-    "vse-infinity/max": None,
-    "vse-infinity/no-augmentation": (
-        "vse-infinity/table-2", f"VSE∞ ({REGION}, visual+text)", f"VSE∞ ({REGION}, size augmentation: none)"
-    ),
-    "vse-infinity/transformer": ("vse-infinity/table-3", f"VSE∞ ({REGION}, BiGRU)", f"VSE∞ ({REGION}, Transformer)"),
-    "vse-infinity/per-dimension": (
-        "vse-infinity/table-7",
-        f"VSE∞ ({REGION}, per-dimension coefficients: no)", f"VSE∞ ({REGION}, per-dimension coefficients: yes)",
-    ),
-    "vse-infinity/features": (
-        "vse-infinity/table-8",
-        f"VSE∞ ({REGION}, feature to g(·, ·): no)", f"VSE∞ ({REGION}, feature to g(·, ·): yes)",
-    ),
-    "dive/chamfer": None,
-    "dive/mil": None,
-    "dive/mp": None,
-}  # fmt: skip
-ALPHAS = {
-    "mmca/alpha-0": 0.0, "mmca/alpha-0-1": 0.1, "mmca/main": 0.2, "mmca/alpha-0-4": 0.4, "mmca/alpha-0-8": 0.8,
-    "mmca/alpha-1": 1.0,
-}  # fmt: skip
+Alone = dict[str, Any]  # what one main row takes while nothing else is on the device
 
 
 @dataclass(frozen=True)
@@ -159,26 +83,53 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def main_table(runs: dict[str, Runs]) -> str:
+def read_alone(results: Path) -> dict[str, Alone]:
+    """What benchmarks/coco_alone.py measured of each main row, by `recipe/variant`; nothing where it has not."""
+    path = results / "alone.json"
+    rows = json.loads(read_text(path))["rows"] if path.exists() else {}
+    return {name.replace("-coco-grid/", "/"): row for name, row in rows.items()}
+
+
+def seconds(each: Runs, alone: Alone | None) -> tuple[float, float]:
+    """Seconds of a training step and of a pair: alone on the device where that was measured, else of the runs."""
+    if alone is not None:
+        scores = alone["scores"]
+        return alone["step_seconds"], scores.get("half", scores["float32"])["seconds"] / alone["pairs"]
+    steps = float(np.mean([record.train_seconds / record.steps for record in each.records]))
+    return steps, float(np.mean([record.score_seconds / record.pairs for record in each.records]))
+
+
+def rounding_table(alone: dict[str, Alone]) -> str:
+    """Recalls of the first fold and their seconds, in float32 and in half precision, where both were measured."""
+    rows = []
+    for key, name in NAMES.items():
+        scores = alone[key]["scores"] if key in alone else {}
+        for dtype, found in scores.items() if len(scores) > 1 else ():
+            recalls = (f"{found[figure]:.1f}" for figure in RECALLS)
+            rows.append([name, dtype, *recalls, f"{1000 * found['seconds']:.1f} ms"])
+    return table(["model", "scores in", *RECALLS, "seconds"], rows) if rows else ""
+
+
+def main_table(runs: dict[str, Runs], alone: dict[str, Alone]) -> str:
     """Recall, time, memory and size of the main rows."""
     rows = []
     for key, name in NAMES.items():
         if key not in runs:
             continue
         each = runs[key]
-        pairs = np.mean([1e6 * record.score_seconds / record.pairs for record in each.records])
+        step, pair = seconds(each, alone.get(key))
         rows.append([
             name,
             *(each.told(f"{FOLDS}/{figure}") for figure in ("i2t/r@1", "t2i/r@1", "rsum")),
             *(each.told(figure) for figure in ("i2t/r@1", "t2i/r@1", "rsum")),
-            f"{each.mean('train_seconds'):.0f} s",
-            f"{each.mean('score_seconds'):.1f} s ({pairs:.2f} µs)",
+            f"{1e3 * step:.1f} ms",
+            f"{1e6 * pair:.2f} µs",
             _gib(each.mean("train_bytes")),
             f"{each.mean('parameters') / 1e6:.1f}",
         ])  # fmt: skip
     return table(
-        ["model", "1K i2t R@1", "1K t2i R@1", "1K RSUM", "all i2t R@1", "all t2i R@1", "all RSUM", "to train",
-         "to score (a pair)", "memory", "million weights"],
+        ["model", "1K i2t R@1", "1K t2i R@1", "1K RSUM", "all i2t R@1", "all t2i R@1", "all RSUM", "a step", "a pair",
+         "memory", "million weights"],
         rows,
     )  # fmt: skip
 
@@ -375,14 +326,22 @@ def page(runs: dict[str, Runs], results: Path, folder: Path) -> str:
     counts = {NAMES[key]: len(runs[key].records) for key in NAMES if key in runs}
     most = max(counts.values())
     few = ", ".join(f"{count} of {name}" for name, count in counts.items() if count < most)
+    alone = read_alone(results)
+    shared = max(record.at_once for each in runs.values() for record in each.records)
+    measured = (
+        "with nothing else on the device"
+        if set(counts) <= {NAMES[key] for key in alone if key in NAMES}
+        else (f"of runs of which {shared} shared the device" if shared > 1 else "of the runs")
+    )
     told = (
         f"{first.images:,} test pictures, {first.sentences:,} sentences; {first.steps:,} steps each, on one "
         f"{first.device}. Mean ± standard deviation over {most} seeds{f' ({few})' if few else ''}. `1K`: the "
-        "mean over folds of 1,000 pictures; `all`: every picture with every sentence. Times are of one run; the time "
-        "to score is of all pairs, encoded before."
+        "mean over folds of 1,000 pictures; `all`: every picture with every sentence. A step and a pair are "
+        f"timed {measured}; a pair without encoding."
     )
     sections = {
-        "": "\n\n".join([told, main_table(runs), "\n".join(f"- {note}" for note in notes), other_table(runs)]),
+        "": "\n\n".join([told, main_table(runs, alone), "\n".join(f"- {note}" for note in notes), other_table(runs)]),
+        "### Rounding\n\nThe first thousand pictures with their sentences, by trained weights:": rounding_table(alone),
         "### Tuned\n\nThree rates, one seed, the best by the validation split:": tuned_table(runs),
         "### Does the papers' order hold?\n\nDifference of RSUM with its 95 % interval over pictures and seeds, and "
         "the p of a paired permutation test over pictures, each test by itself. A claim holds where p is below 0.05 "

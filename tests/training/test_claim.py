@@ -10,7 +10,7 @@ import pytest
 from diptych.common.config import to_tree
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
-from diptych.training.claim import claim, locked
+from diptych.training.claim import alone, claim, locked
 from diptych.training.loop import Device, Outcome, train
 from diptych.training.recipe import Recipe, load_run_recipe
 from tests.training import toy
@@ -24,6 +24,16 @@ from diptych.training.claim import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
+"""
+
+
+TRY = """
+import sys
+from pathlib import Path
+from diptych.training.claim import alone
+
+with alone(Path(sys.argv[1])) as free:
+    print(free)
 """
 
 
@@ -141,6 +151,17 @@ def test_what_a_run_is_shown_beside_is_no_other_recipe(tmp_path: Path) -> None:
     )
     claim(tmp_path / "run", beside)
     assert load_run_recipe(tmp_path / "run") == beside
+
+
+def test_a_name_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+    def free_elsewhere() -> str:
+        command = [sys.executable, "-c", TRY, str(tmp_path / "new" / "name")]
+        return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, text=True, capture_output=True, check=True).stdout
+
+    with alone(tmp_path / "new" / "name") as free:
+        assert free
+        assert free_elsewhere() == "False\n"
+    assert free_elsewhere() == "True\n"
 
 
 def test_a_folder_within_folders_that_are_not_there_can_be_held(tmp_path: Path) -> None:

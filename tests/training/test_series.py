@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,17 @@ from diptych.training.recipe import Recipe
 from diptych.training.series import SCORES, SeriesEntry, record_folder, run_series
 from diptych.training.trial_record import TrialRecord
 from tests.training import toy
+from tests.training.test_loop import ENVIRONMENT, ROOT
 
+HOLD = """
+import sys
+from pathlib import Path
+from diptych.training.claim import alone
+
+with alone(Path(sys.argv[1])) as free:
+    print(free, flush=True)
+    sys.stdin.read()
+"""
 CPU = torch.device("cpu")
 FOLD = 4
 
@@ -131,6 +143,23 @@ def test_without_time_to_score_a_trained_matcher_is_judged_later(
     assert len(end.left) == 1
     assert (one.trial.run / "best").exists()
     assert run_series([one], tmp_path / "results", splits, "cpu", fold=FOLD).left == ()
+
+
+def test_what_another_process_is_at_is_left_to_it(splits: Splits, tmp_path: Path) -> None:
+    entries = [entry(tmp_path), entry(tmp_path, "other")]
+    name = str(entries[0].trial.run / series.LOCK)
+    with subprocess.Popen([sys.executable, "-c", HOLD, name], cwd=ROOT, env=ENVIRONMENT, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:  # fmt: skip
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        end = run_series(entries, tmp_path / "results", splits, "cpu", fold=FOLD, at_once=2)
+        assert not (entries[0].trial.run / "recipe.json").exists()
+        other.communicate("")
+    assert (end.done, end.failed, end.left) == ((entries[1].name,), (), (entries[0].name,))
+    assert record(tmp_path, entries[1]).at_once == 2
+    end = run_series(entries, tmp_path / "results", splits, "cpu", fold=FOLD)
+    assert end.left == ()
+    assert record(tmp_path, entries[0]).at_once == 1
 
 
 def test_a_trial_that_fails_is_told_and_the_next_one_runs(splits: Splits, tmp_path: Path) -> None:

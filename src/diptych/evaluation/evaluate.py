@@ -134,7 +134,7 @@ def evaluate_matcher(
     kept = encode_collection(matcher, collection, batch_size, near=True, memory=memory)
     owners = collection.captions()[1]
     result = evaluate_kept(matcher, *kept, owners, protocol, *collection_ids(collection), memory, dtype)
-    return result.described(data=collection.name, notes=[*notes, *_rounded(dtype)])
+    return result.described(data=collection.name, notes=[*notes, *rounded(dtype)])
 
 
 def evaluate_ensemble(
@@ -157,10 +157,10 @@ def evaluate_ensemble(
         kept = encode_collection(matcher, collection, batch_size, near=True, memory=memory)
         members.append(MatcherSource(matcher, *kept, memory, dtype=dtype))
     result = evaluate_source(EnsembleSource(members), collection.captions()[1], protocol, *collection_ids(collection))
-    return result.described(data=collection.name, notes=[*notes, *_rounded(dtype)])
+    return result.described(data=collection.name, notes=[*notes, *rounded(dtype)])
 
 
-def _rounded(dtype: torch.dtype | None) -> list[str]:
+def rounded(dtype: torch.dtype | None) -> list[str]:
     """What is told of scores that are not float32's."""
     half = dtype in (torch.bfloat16, torch.float16)
     return [f"scores were computed in {str(dtype).removeprefix('torch.')}"] if half else []

@@ -23,20 +23,28 @@ def locked(run: Path) -> Iterator[None]:
 
     It is one of POSIX, which children do not inherit: workers that outlive a killed trainer do not hold it.
     """
+    with alone(run / LOCK) as free:
+        if not free:
+            raise DiptychError(f"{run}: another process is training there; wait for it, or give another --out")
+        yield
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Hold the lock of this name, made if need be; whether no other process holds it, in which case this one does."""
     try:
         import fcntl
     except ImportError:  # not on this system: nothing to lock with
-        yield
+        yield True
         return
-    run.mkdir(parents=True, exist_ok=True)
-    with (run / LOCK).open("a") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise DiptychError(
-                f"{run}: another process is training there; wait for it, or give another --out"
-            ) from None
-        yield
+            yield False
+        else:
+            yield True
 
 
 def check_claim(run: Path, recipe: Recipe) -> None:

@@ -1,7 +1,7 @@
 """Many trials one after another in one process, over data that is read once, within a time.
 
 Each trial leaves a small folder as soon as it is done, and is not done again. One that the time ends goes on from its
-checkpoint when the series is run again.
+checkpoint when the series is run again. Several processes may run one series: each takes what no other is at.
 """
 
 import gc
@@ -20,10 +20,12 @@ from diptych.common.config import read_json
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.common.files import read_text, written_aside
+from diptych.common.fused import has_kernels
+from diptych.common.precision import half_of
 from diptych.common.progress import span
 from diptych.data.collection import Collection
 from diptych.evaluation.encode import encode_pictures
-from diptych.evaluation.evaluate import collection_ids
+from diptych.evaluation.evaluate import collection_ids, rounded
 from diptych.evaluation.protocols import FOLD, evaluate_source
 from diptych.evaluation.real_near_misses import real_near_misses
 from diptych.evaluation.result import Evaluation
@@ -32,6 +34,7 @@ from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
 from diptych.scoring import score_all
 from diptych.training.ablation import Trial
+from diptych.training.claim import alone
 from diptych.training.data import Splits
 from diptych.training.environment import commit, hardware, versions
 from diptych.training.held_features import HeldFeatures
@@ -41,6 +44,7 @@ from diptych.training.trial_record import TrialRecord
 FOLDS = "coco-1k"  # what every trial is judged by, and compared by picture by picture
 WHOLE = ("all-pairs", "eccv", "cxc")  # what those are judged by besides whose every pair is scored
 SCORES = "scores.npy"
+LOCK = ".series"  # beside the trainer's own: of one file a process has one lock, which its first close gives up
 SAMPLE = (128, 1024)  # pictures and sentences that tell how long scoring will take
 NEAR_MISSES = 1000  # pictures whose captions with one word changed are scored
 
@@ -82,11 +86,15 @@ def run_series(
     device: str = "auto",
     until: float | None = None,
     fold: int = FOLD,
+    at_once: int = 1,
 ) -> SeriesEnd:
     """Train and judge each entry that has no record yet, until a time on the clock of `time.monotonic`.
 
+    What another process is at is left to it.
+
     splits: of all entries; features that are held on the device stay there
     fold: test pictures in a fold
+    at_once: processes that run this series on the device, which the records tell
     """
     done, failed = [], []
     for number, entry in enumerate(entries, 1):
@@ -96,19 +104,22 @@ def run_series(
             continue
         if until is not None and time.monotonic() >= until:
             break
-        print(f"{number}/{len(entries)}: {entry.name}", file=sys.stderr)
-        try:
-            record = _run(entry, path.parent, splits, device, until, fold)
-        except (DiptychError, torch.OutOfMemoryError) as error:
-            print(f"{entry.name}: {error}", file=sys.stderr)
-            failed.append(f"{entry.name}: {error}")
-            continue
-        finally:
-            gc.collect()
-            torch.cuda.empty_cache()
-        if record is None:
-            break
-        record.save(path)  # last: what has it is done
+        with alone(entry.trial.run / LOCK) as ours:
+            if not ours or path.exists():
+                continue
+            print(f"{number}/{len(entries)}: {entry.name}", file=sys.stderr)
+            try:
+                record = _run(entry, path.parent, splits, device, until, fold)
+            except (DiptychError, torch.OutOfMemoryError) as error:
+                print(f"{entry.name}: {error}", file=sys.stderr)
+                failed.append(f"{entry.name}: {error}")
+                continue
+            finally:
+                gc.collect()
+                torch.cuda.empty_cache()
+            if record is None:
+                break
+            replace(record, at_once=at_once).save(path)  # last: what has it is done
         done.append(entry.name)
         print(
             f"{entry.name}: {FOLDS} rsum {record.figures[f'{FOLDS}/rsum']:.1f}; trained {span(record.train_seconds)}, "
@@ -131,7 +142,9 @@ def _run(
     train_bytes = _most_memory(place, before)
     matcher = Matcher.from_pretrained(trial.run / "best").to(place)
     before = _memory_from_here(place)
-    judged = _judge(matcher, entry, splits.test, until, fold)
+    # As validation does: where a GPU has kernels for it, in what the run is trained in.
+    dtype = half_of(trial.recipe.training.precision) if has_kernels(place) else None
+    judged = _judge(matcher, entry, splits.test, until, fold, dtype)
     if judged is None:
         return None
     for evaluation in judged.evaluations:
@@ -180,7 +193,9 @@ class _Judged:
     notes: tuple[str, ...]
 
 
-def _judge(matcher: Matcher, entry: SeriesEntry, test: Collection, until: float | None, fold: int) -> _Judged | None:
+def _judge(
+    matcher: Matcher, entry: SeriesEntry, test: Collection, until: float | None, fold: int, dtype: torch.dtype | None
+) -> _Judged | None:
     """A trained matcher on the test split; None where there is no time for it."""
     texts, owners = test.captions()
     ids = collection_ids(test)
@@ -190,19 +205,19 @@ def _judge(matcher: Matcher, entry: SeriesEntry, test: Collection, until: float 
     encoded = time.perf_counter()
     inside = len(images) // fold * fold
     pairs = len(images) * len(sentences) if entry.whole else int(fold * (owners < inside).sum())
-    expected = _seconds_of_a_sample(matcher, images, sentences) * pairs
+    expected = _seconds_of_a_sample(matcher, images, sentences, dtype) * pairs
     if until is not None and time.monotonic() + expected >= until:
         print(f"{entry.name}: trained; scoring would take about {span(expected)}, for another time", file=sys.stderr)
         return None
     begun_scoring = time.perf_counter()
-    source: ScoreSource = MatcherSource(matcher, images, sentences)
+    source: ScoreSource = MatcherSource(matcher, images, sentences, dtype=dtype)
     if entry.whole:
-        scores = score_all(matcher, images, sentences, progress="scoring")
+        scores = score_all(matcher, images, sentences, dtype=dtype, progress="scoring")
         source = MatrixSource(scores)
     evaluations = [] if entry.whole else [evaluate_source(source, owners, FOLDS, *ids, fold=fold)]
     score_seconds = time.perf_counter() - begun_scoring
     figures: dict[str, float] = {}
-    notes: list[str] = []
+    notes = rounded(dtype)
     with matcher.inference():
         figures |= matcher.pair_figures(images, sentences, torch.from_numpy(owners))
     if entry.whole:
@@ -227,12 +242,12 @@ def _encode(matcher: Matcher, test: Collection) -> Kept:
     return encode_pictures(matcher, test)
 
 
-def _seconds_of_a_sample(matcher: Matcher, images: Kept, texts: Kept) -> float:
+def _seconds_of_a_sample(matcher: Matcher, images: Kept, texts: Kept, dtype: torch.dtype | None) -> float:
     """Seconds that one pair takes, after a first call that is not counted."""
     rows, columns = images[: SAMPLE[0]], texts[: SAMPLE[1]]
-    score_all(matcher, rows, columns)
+    score_all(matcher, rows, columns, dtype=dtype)
     begun = time.perf_counter()
-    score_all(matcher, rows, columns)
+    score_all(matcher, rows, columns, dtype=dtype)
     return (time.perf_counter() - begun) / (len(rows) * len(columns))
 
 

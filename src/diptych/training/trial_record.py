@@ -12,6 +12,7 @@ class TrialRecord:
     """One recipe, or variant of it, with one seed: what it cost and how good it is.
 
     parameters: numbers that were trained; steps: optimiser steps
+    at_once: processes that trained and scored on the device at the same time, which the seconds are of
     train_seconds: from the start to the last evaluation, all starts together
     encode_seconds, score_seconds: of the test split, and of `pairs` pairs of it
     train_bytes, score_bytes: most memory of the device beyond what was held there before; None on a CPU
@@ -38,6 +39,7 @@ class TrialRecord:
     device: str
     train_bytes: int | None = None
     score_bytes: int | None = None
+    at_once: int = 1
     commit: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
