@@ -16,7 +16,7 @@ ROOMS = [
 # The rooms of `search/`; what lies in `search/` itself is above them. Those of one line do not import each other.
 SEARCH_ROOMS = [["asking", "filling"], ["models"], ["stores"]]
 # What rooms above `matchers/` know of it: the interface and its table, no paper. Only the command knows converting.
-INTERFACE = {"base", "bounded", "catalog", "kept", "layout", "view"}
+INTERFACE = {"base", "bounded", "catalog", "hubs", "kept", "layout", "view"}
 CONVERTS = "cli/convert.py"
 SOURCE = Path(__file__).parent.parent / "src" / "diptych"
 

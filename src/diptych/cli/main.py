@@ -44,6 +44,7 @@ PANELS = {
         "ablate": "Train and evaluate every variant of a recipe, beside the paper's rows.",
         "sweep": "Train a recipe over ranges of its keys, and show what did best.",
         "blend": "Average the weights of runs that began alike into one model.",
+        "level": "Take off what pictures and sentences score with anything; no training.",
         "convert": "Turn an authors' checkpoint into a Diptych folder.",
         "pooling": "The synthetic pooling experiment of VSE∞'s supplement, Table 6.",
     },

@@ -5,7 +5,7 @@ papers. **keep**: what this paper needs of them, once a side. **score**: two kep
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -31,6 +31,7 @@ from diptych.encoders.texts import TextEncoder, build_text_encoder
 from diptych.matchers.bounded.matrix import bounded_matrix
 from diptych.matchers.encoding import Pictures as Pictures
 from diptych.matchers.encoding import Sentences, count_of, gathered, kind_of, picture_batches, token_batches
+from diptych.matchers.hubs import Bank, HubConfig
 from diptych.matchers.kept import Kept
 from diptych.matchers.layout import Layout as Layout
 from diptych.matchers.view import View as View
@@ -151,6 +152,20 @@ class Matcher(nn.Module, ABC):
         (8, 1)
         """
         return None
+
+    def level(self, banks: Sequence[Bank], hubs: HubConfig | None = None, seed: int = 0) -> None:
+        """Take off what a picture scores with any sentence, and a sentence with any picture (`diptych.matchers.hubs`).
+
+        Matchers of one vector a side that is compared by cosine can; a bank has what they keep, (n, d), of pictures
+        and sentences like those that will come.
+
+        >>> bank = Bank(images.vectors[:, 0], texts.vectors[:, 0])
+        >>> levelled = Matcher.from_pretrained("model")
+        >>> levelled.level([bank], HubConfig(prototypes=1, dim=4))
+        >>> levelled.encode_images("dog.png").vectors.shape  # eight numbers more
+        torch.Size([1, 1, 16])
+        """
+        raise DiptychError(f"hubs are levelled where one vector a side is compared by cosine; got a {self.title}")
 
     def pair_figures(self, images: Kept, texts: Kept, owners: Tensor) -> dict[str, float]:
         """Figures of its own, by name, that an evaluation shows; `owners` (sentences,) gives each one's picture.

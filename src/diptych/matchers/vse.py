@@ -4,6 +4,7 @@ VSE++ (Faghri et al., BMVC 2018): the mean region and the last GRU state, l2-nor
 VSE∞ (Chen et al., CVPR 2021): both sides pooled by the generalized pooling operator (encoders/gpo.py).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from diptych.common.bounds import check_bounds
+from diptych.common.errors import DiptychError
 from diptych.common.fused import inner_products
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.encoded import Encoded, l2
@@ -21,7 +23,9 @@ from diptych.encoders.pooling import max_contributions, max_pool, mean_contribut
 from diptych.encoders.size_augmentation import drop_cells
 from diptych.encoders.texts import GRUConfig, TextConfig
 from diptych.matchers.base import Layout, Matcher, Sides, View
+from diptych.matchers.hubs import EXTRA, Bank, HubConfig, Hubs
 from diptych.matchers.kept import Kept
+from diptych.matchers.level import find_hubs
 from diptych.matchers.view import of_pictures, of_sentences
 
 
@@ -34,6 +38,8 @@ class VSEConfig:
     similarity: `cosine`, or `order`: -‖max(0, s - v)‖
     absolute: both vectors are made of absolute values, as VSE++ does for `order`
     drop_cells: size augmentation of grids, while training: some cells of each picture are left out of the pooling
+    hubs: what is taken off scores of pictures and sentences that are near to everything; found after training, by
+        `diptych level`
     """
 
     kind: Literal["vse"] = "vse"
@@ -46,6 +52,7 @@ class VSEConfig:
     similarity: Literal["cosine", "order"] = "cosine"
     absolute: bool = False
     drop_cells: bool = False
+    hubs: HubConfig | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self, "dim", low=1)
@@ -53,6 +60,8 @@ class VSEConfig:
             raise ValueError("gpo: set, but neither image_pool nor text_pool is 'gpo'")
         if self.drop_cells and not isinstance(self.image, PixelConfig):
             raise ValueError("drop_cells: is for images of kind 'pixels'; of features, training drops regions")
+        if self.hubs is not None and self.similarity != "cosine":
+            raise ValueError("hubs: are levelled where similarity is 'cosine'")
 
 
 class VSE(Matcher):
@@ -65,16 +74,20 @@ class VSE(Matcher):
         super().__init__(config, tokenizer, assets)
         self.image_gpo = GPO(config.gpo, config.dim) if config.image_pool == "gpo" else None
         self.text_gpo = GPO(config.gpo, config.dim) if config.text_pool == "gpo" else None
+        self.image_hubs = None if config.hubs is None else Hubs(config.hubs, config.dim)
+        self.text_hubs = None if config.hubs is None else Hubs(config.hubs, config.dim)
 
     def keep_images(self, encoded: Encoded) -> Kept:
-        """(n, 1, d)."""
+        """(n, 1, d), with hubs levelled (n, 1, d + EXTRA)."""
         if self.training and self.config.drop_cells:
             encoded = replace(encoded, mask=drop_cells(encoded.mask))
-        return _one_vector(encoded, self.config.image_pool, self.image_gpo, self.config.absolute)
+        vectors = _one_vector(encoded, self.config.image_pool, self.image_gpo, self.config.absolute)
+        return _kept(vectors if self.image_hubs is None else self.image_hubs.levelled(vectors, "pictures"))
 
     def keep_texts(self, encoded: Encoded) -> Kept:
-        """(n, 1, d)."""
-        return _one_vector(encoded, self.config.text_pool, self.text_gpo, self.config.absolute)
+        """(n, 1, d), with hubs levelled (n, 1, d + EXTRA)."""
+        vectors = _one_vector(encoded, self.config.text_pool, self.text_gpo, self.config.absolute)
+        return _kept(vectors if self.text_hubs is None else self.text_hubs.levelled(vectors, "sentences"))
 
     def score(self, images: Kept, texts: Kept) -> Tensor:
         """Cosine v.s, or -‖max(0, s - v)‖ (n, m)."""
@@ -96,7 +109,16 @@ class VSE(Matcher):
 
     def layout(self) -> Layout | None:
         """One vector an item; the order similarity is no comparison that a store can make."""
-        return Layout(self.config.dim) if self.config.similarity == "cosine" else None
+        extra = 0 if self.config.hubs is None else EXTRA
+        return Layout(self.config.dim + extra) if self.config.similarity == "cosine" else None
+
+    def level(self, banks: Sequence[Bank], hubs: HubConfig | None = None, seed: int = 0) -> None:
+        """Take off what this bank's pictures and sentences score with anything; where it was done before, anew."""
+        if self.config.similarity != "cosine":
+            raise DiptychError(f"hubs are levelled where similarity is 'cosine'; it is {self.config.similarity!r}")
+        images, texts = find_hubs(banks, hubs or HubConfig(), self.config.dim, seed)
+        self.image_hubs, self.text_hubs = images.to(self.device), texts.to(self.device)
+        self.config = replace(self.config, hubs=images.config)
 
     def see(self, images: Kept, texts: Kept, encoded: Sides | None = None) -> dict[str, View]:
         """region_share, word_share: the part of the pooled vector that each region or word supplies, summing to 1.
@@ -118,7 +140,8 @@ class VSE(Matcher):
         return {side: gpo for side, gpo in sides.items() if gpo is not None}
 
 
-def _one_vector(encoded: Encoded, pool: str, gpo: GPO | None, absolute: bool) -> Kept:
+def _one_vector(encoded: Encoded, pool: str, gpo: GPO | None, absolute: bool) -> Tensor:
+    """Local vectors to one (n, d)."""
     if gpo is not None:
         pooled = gpo(encoded.vectors, encoded.mask)
     elif pool == "whole":
@@ -126,8 +149,12 @@ def _one_vector(encoded: Encoded, pool: str, gpo: GPO | None, absolute: bool) ->
         pooled = encoded.whole
     else:
         pooled = (mean_pool if pool == "mean" else max_pool)(encoded.vectors, encoded.mask)
-    vectors = l2(pooled.abs() if absolute else pooled).unsqueeze(1)
-    return Kept(vectors, torch.ones(vectors.shape[:2], dtype=torch.bool, device=vectors.device))
+    return l2(pooled.abs() if absolute else pooled)
+
+
+def _kept(vectors: Tensor) -> Kept:
+    """(n, d) -> one vector an item."""
+    return Kept(vectors.unsqueeze(1), torch.ones((len(vectors), 1), dtype=torch.bool, device=vectors.device))
 
 
 def _shares(encoded: Encoded, pool: str, gpo: GPO | None) -> Tensor:

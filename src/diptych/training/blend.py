@@ -30,6 +30,8 @@ def blend(sources: Sequence[str], shares: Sequence[float]) -> Matcher:
     if wrong is not None:
         raise DiptychError(f"shares: expected numbers above 0, got {wrong}")
     mixed = Matcher.from_pretrained(sources[0])
+    if getattr(mixed.config, "hubs", None) is not None:
+        raise DiptychError("its hubs are levelled, which no mean is; blend models first, then level", where=sources[0])
     tree, words = to_tree(mixed.config), mixed.tokenizer.ids(PROBE)
     weights = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in _floats(mixed).items()}
     for source, share in zip(sources, shares, strict=True):

@@ -14,6 +14,8 @@ from diptych.training.recipe import Recipe
 
 def build_for(recipe: Recipe, splits: Splits) -> Matcher:
     """A new matcher with the tokenizer that its training captions call for."""
+    if getattr(recipe.model, "hubs", None) is not None:
+        raise DiptychError("model.hubs: found after training, by `diptych level`; expected none in a recipe")
     vocabulary = None
     if needs_vocabulary(recipe.model.text):
         if recipe.data.vocabulary is not None:
@@ -26,7 +28,8 @@ def build_for(recipe: Recipe, splits: Splits) -> Matcher:
 def take_weights(matcher: Matcher, source: str) -> None:
     """Give a new matcher the weights of a run's best checkpoint, or of a saved matcher; all must fit.
 
-    Where the new one takes local features that the other's backbone computes, that backbone stays where it is.
+    Where the new one takes local features that the other's backbone computes, that backbone stays where it is; so do
+    hubs, which are of finished weights.
     """
     folder = find_model(source).folder
     if folder is None or not (folder / "model.safetensors").is_file():
@@ -38,6 +41,7 @@ def take_weights(matcher: Matcher, source: str) -> None:
     features = matcher.feature_source
     computed = features is not None and features.backbone is not None and model_folder(features.backbone) == folder
     try:
-        load_weights(matcher, folder / "model.safetensors", ("image_encoder.backbone.",) if computed else ())
+        left = ("image_hubs.", "text_hubs.", *(["image_encoder.backbone."] if computed else []))
+        load_weights(matcher, folder / "model.safetensors", left)
     except DiptychError as error:
         raise DiptychError(f"{error}; to begin with its weights a recipe must have its model") from None
