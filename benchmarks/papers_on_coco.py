@@ -241,7 +241,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, help="pictures that go through the backbone at once")
     parser.add_argument("--validation", type=int, default=1000, help="validation pictures")
     parser.add_argument("--fold", type=int, default=FOLD, help="test pictures in a fold")
-    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change every recipe")
+    parser.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change every recipe"
+    )
     parser.add_argument("--list", action="store_true", help="only say what is done and what is not")
     return parser.parse_args()
 

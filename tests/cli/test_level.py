@@ -32,13 +32,26 @@ def test_a_folder_that_scores_otherwise_and_says_by_what(
     model: str, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "levelled"
-    options = ["--data", data, "--split", "test", "--prototypes", "4", "--share", "0.5", "--half"]
+    options = [
+        "--data",
+        data,
+        "--split",
+        "test",
+        "--prototypes",
+        "4",
+        "--share",
+        "0.5",
+        "--sentence-share",
+        "0.2",
+        "--half",
+    ]
     assert run(["level", model, *options, "--out", str(out)]) == 0
     assert f"levelled by 9 pictures and 45 sentences of {data}" in capsys.readouterr().out
     levelled = Matcher.from_pretrained(out)
     assert isinstance(levelled, VSE)
     assert levelled.config.hubs is not None
-    assert (levelled.config.hubs.prototypes, levelled.config.hubs.share) == (4, 0.5)
+    hubs = levelled.config.hubs
+    assert (hubs.prototypes, hubs.share, hubs.sentence_share) == (4, 0.5, 0.2)
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} >= {torch.float16}
     assert f"levelled by 9 pictures and 45 sentences of {data}" in (out / "README.md").read_text()
     assert (out / FILE).read_text() == "{}"  # of the image encoder, which is the same
@@ -83,7 +96,8 @@ def test_pictures_themselves(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--share", "0"], "share: expected"),
+        (["--share", "2"], "share: expected"),
+        (["--sentence-share", "-1"], "sentence_share: expected"),
         (["--prototypes", "0"], "prototypes: expected"),
         (["--split", "train"], "train"),
         (["--features", "a.npy", "--features", "b.npy"], "one for each of 1 --data, got 2"),

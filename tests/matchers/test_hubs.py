@@ -12,7 +12,7 @@ from tests.matchers import inputs
 from tests.matchers.cases_vse import infinity
 
 DIM = 8
-CONFIG = HubConfig(prototypes=5, dim=3, temperature=0.1, share=0.7)
+CONFIG = HubConfig(prototypes=5, dim=3, temperature=0.1, share=0.7, sentence_share=0.4)
 
 
 def unit(*shape: int) -> Tensor:
@@ -54,7 +54,7 @@ def test_the_score_is_the_cosine_less_what_both_score_anyway() -> None:
     scores = images.levelled(v, "pictures") @ texts.levelled(t, "sentences").T
     for i in range(4):
         for j in range(6):
-            h, g = CONFIG.share * slow_height(images, v[i]), CONFIG.share * slow_height(texts, t[j])
+            h, g = 0.7 * slow_height(images, v[i]), 0.4 * slow_height(texts, t[j])
             lengths = [math.sqrt(1 + EDGE**2 + (off / EDGE) ** 2) for off in (h, g)]
             expected = (float(v[i] @ t[j]) - h - g) / (lengths[0] * lengths[1])
             assert float(scores[i, j]) == pytest.approx(expected, abs=1e-5)
@@ -102,6 +102,17 @@ def test_what_a_matcher_keeps_is_what_its_layout_compares() -> None:
     assert (scores - without).abs().max() > 0.01
 
 
+def test_unlevelled_queries_score_cosines_with_nothing_taken_off() -> None:
+    levelled = matcher()
+    with levelled.inference():
+        images, texts = inputs.kept_images(levelled).vectors, inputs.kept_texts(levelled).vectors
+        scores = levelled.unlevelled(texts)[:, 0] @ images[:, 0].T
+    own, other = (torch.nn.functional.normalize(side[:, 0, :DIM], dim=-1) for side in (images, texts))
+    lengths = images[:, 0, :DIM].norm(dim=-1)  # of a picture's own part, which is nearly the same for all
+    torch.testing.assert_close(scores, other @ own.T * lengths, atol=1e-5, rtol=1e-5)
+    assert levelled.unlevelled(texts).shape == texts.shape
+
+
 def test_a_score_depends_on_its_pair_alone() -> None:
     levelled = matcher()
     with levelled.inference():
@@ -127,7 +138,10 @@ def test_a_config_goes_to_a_tree_and_back() -> None:
     assert parse(VSEConfig, to_tree(config), "here") == config
 
 
-@pytest.mark.parametrize("wrong", [{"prototypes": 0}, {"dim": 0}, {"temperature": 0.0}, {"share": 0.0}, {"share": 1.5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"prototypes": 0}, {"dim": 0}, {"temperature": 0.0}, {"share": -0.1}, {"share": 1.5}, {"sentence_share": 2.0}],
+)
 def test_numbers_out_of_bounds_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         HubConfig(**wrong)  # type: ignore[arg-type]

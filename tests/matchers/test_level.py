@@ -23,7 +23,9 @@ from tests.matchers.cases_vse import infinity
 from tests.training import toy
 
 DIM = 8
-EXACT = HubConfig(prototypes=6, dim=DIM, temperature=0.1, share=1.0)  # one prototype a vector of the banks below
+EXACT = HubConfig(
+    prototypes=6, dim=DIM, temperature=0.1, share=1.0, sentence_share=1.0
+)  # one prototype a vector of the banks below
 
 
 def unit(*shape: int) -> Tensor:

@@ -35,6 +35,9 @@ class RandomEmbedder(Embedder):
     def hasten_pictures(self) -> None:
         pass
 
+    def unlevelled(self, vectors: np.ndarray) -> np.ndarray:
+        return vectors
+
     def _vector(self, data: bytes) -> np.ndarray:
         seed = int.from_bytes(hashlib.blake2b(data, digest_size=4).digest())
         return random_units(1, self.layout.set_size, self.layout.dim, seed)[0]

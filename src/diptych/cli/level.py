@@ -37,8 +37,9 @@ def command(
         int | None, typer.Option(help="Centres of clusters that stand for all pictures, or all sentences; 4,096.")
     ] = None,
     share: Annotated[
-        float | None, typer.Option(help="How much of what anything scores anyway is taken off; 0.6.")
+        float | None, typer.Option(help="How much of what a picture scores anyway is taken off; 0.6.")
     ] = None,
+    sentence_share: Annotated[float | None, typer.Option(help="The same of a sentence; 0.3.")] = None,
     temperature: Annotated[float | None, typer.Option(help="How near a centre must be to count; 1/30.")] = None,
     half: Annotated[bool, typer.Option("--half", help="Write the weights in half precision.")] = False,
     seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 0,
@@ -64,7 +65,9 @@ def command(
         raise DiptychError(f"--out {out}: already there; expected a new folder, or an empty one")
     if features and len(features) != len(data):
         raise DiptychError(f"--features: expected one for each of {len(data)} --data, got {len(features)}")
-    given = {"prototypes": prototypes, "share": share, "temperature": temperature}
+    given = {
+        "prototypes": prototypes, "share": share, "sentence_share": sentence_share, "temperature": temperature,
+    }  # fmt: skip
     hubs = parse(HubConfig, {key: value for key, value in given.items() if value is not None}, "level")
     locals_of = dict(zip(data, features or [], strict=False))
     collections = [read_collection(path, features=locals_of.get(path), split=split) for path in data]

@@ -167,6 +167,16 @@ class Matcher(nn.Module, ABC):
         """
         raise DiptychError(f"hubs are levelled where one vector a side is compared by cosine; got a {self.title}")
 
+    def unlevelled(self, vectors: Tensor) -> Tensor:
+        """Kept vectors (..., d) as queries whose scores are cosines with nothing taken off.
+
+        How well the best answer fits is told better by these, though others come first by them.
+
+        >>> torch.equal(matcher.unlevelled(texts.vectors), texts.vectors)  # nothing was levelled
+        True
+        """
+        return vectors
+
     def pair_figures(self, images: Kept, texts: Kept, owners: Tensor) -> dict[str, float]:
         """Figures of its own, by name, that an evaluation shows; `owners` (sentences,) gives each one's picture.
 

@@ -4,16 +4,18 @@ Among vectors of many dimensions some are among the nearest of very many others 
 are pictures that many a sentence finds without meaning them. What a picture v scores with sentences anyway, h(v), and
 what a sentence t scores with pictures anyway, g(t), are therefore taken off:
 
-    s(v, t) = v . t - share (h(v) + g(t)),    h(v) = temperature log sum_k p_k exp(v . c_k / temperature)
+    s(v, t) = v . t - share h(v) - sentence_share g(t),    h(v) = temperature log sum_k p_k exp(v . c_k / temperature)
 
 With c_k the sentences of a bank and p_k = 1 / bank this is the inverted softmax (Smith et al., ICLR 2017), for pictures
 and sentences querybank normalisation (Bogolin et al., CVPR 2022). Here both sides have one, and c_k are a few thousand
 centres of clusters of the bank, compared in the directions in which the bank varies most.
 
+Less is taken off sentences: of two about one picture the likelier one, mostly the true one, loses more.
+
 Since h is the picture's own and g the sentence's, the score stays the inner product of one unit vector a side, so
 whatever compares vectors compares these:
 
-    (v, -share h(v) / EDGE, EDGE),    (t, EDGE, -share g(t) / EDGE),    both divided by their lengths
+    (v, -share h(v) / EDGE, EDGE),    (t, EDGE, -sentence_share g(t) / EDGE),    both divided by their lengths
 
 where each of the two numbers more is spread over four, so that none is much larger than the vector's own: stores that
 round to few bits go by the largest.
@@ -41,18 +43,20 @@ class HubConfig:
     """How hubs are levelled; what they are comes from a bank of pictures and sentences (`diptych level`).
 
     prototypes: centres that stand for the bank's other side; dim: directions in which they are compared
-    temperature: how near a centre must be to count; share: how much of h and g is taken off
+    temperature: how near a centre must be to count
+    share: how much of h is taken off; sentence_share: how much of g
     """
 
     prototypes: int = 4096
     dim: int = 256
     temperature: float = 1 / 30
     share: float = 0.6
+    sentence_share: float = 0.3
 
     def __post_init__(self) -> None:
         check_bounds(self, "prototypes", "dim", low=1)
         check_bounds(self, "temperature", above=0)
-        check_bounds(self, "share", above=0, high=1)
+        check_bounds(self, "share", "sentence_share", low=0, high=1)
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ class Hubs(nn.Module):
     def levelled(self, vectors: Tensor, side: Side) -> Tensor:
         """Unit vectors (n, d) -> those (n, d + EXTRA) whose inner product with the other side's is levelled."""
         wide = SPREAD**0.5
-        taken = (-self.config.share * self(vectors) / (EDGE * wide)).unsqueeze(1).expand(-1, SPREAD)
+        share = self.config.share if side == "pictures" else self.config.sentence_share
+        taken = (-share * self(vectors) / (EDGE * wide)).unsqueeze(1).expand(-1, SPREAD)
         edge = torch.full_like(taken, EDGE / wide)
         more = [taken, edge] if side == "pictures" else [edge, taken]
         return l2(torch.cat([vectors.float(), *more], 1)).to(vectors.dtype)

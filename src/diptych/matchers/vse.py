@@ -112,6 +112,13 @@ class VSE(Matcher):
         extra = 0 if self.config.hubs is None else EXTRA
         return Layout(self.config.dim + extra) if self.config.similarity == "cosine" else None
 
+    def unlevelled(self, vectors: Tensor) -> Tensor:
+        """Without the numbers that hubs add, but as many."""
+        if self.config.hubs is None:
+            return vectors
+        own = vectors[..., : self.config.dim]
+        return torch.cat([l2(own), torch.zeros_like(vectors[..., self.config.dim :])], -1)
+
     def level(self, banks: Sequence[Bank], hubs: HubConfig | None = None, seed: int = 0) -> None:
         """Take off what this bank's pictures and sentences score with anything; where it was done before, anew."""
         if self.config.similarity != "cosine":

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -101,15 +102,50 @@ def test_an_entry_whose_scores_differ_more_must_stand_out_further() -> None:
     np.testing.assert_allclose(z, [3, 3 - SPREAD, 3 + SPREAD / 2])
 
 
+def towards(vector: np.ndarray, cosines: np.ndarray) -> np.ndarray:
+    """Unit vectors (n, 1, d) at these cosines to a unit vector (1, d)."""
+    other = random_units(1, 1, vector.shape[1], seed=77)[0]
+    other -= (other @ vector.T) * vector
+    other /= np.linalg.norm(other)
+    return np.stack([c * vector + np.sqrt(1 - c * c) * other for c in cosines]).astype(np.float32)
+
+
 def test_a_greater_score_of_the_same_entry_has_a_greater_confidence(tmp_path: Path) -> None:
     index, _, vectors = make(tmp_path, count=300)
-    few = np.repeat(vectors[:1], 41, 0)
-    scores = np.linspace(-0.2, 1, 41)
-    query = SearchQuery.of_sentence("some thing")
-    confidences = index.searcher.background.confidences(query, few, scores, "picture", ())
+    query, asked = SearchQuery.of_sentence("some thing"), index.searcher.background.confidences
+    terms = towards(vectors[0], np.linspace(-0.2, 1, 41))
+    confidences = [asked(query, term[None], vectors[:1], "picture", ())[0] for term in terms]
     assert (np.diff(confidences) >= 0).all()
     assert confidences[0] < 0.01
     assert confidences[-1] > 0.99
+
+
+def test_what_is_taken_off_for_hubs_leaves_confidences_alone(tmp_path: Path) -> None:
+    class Levelled(RandomEmbedder):
+        """Adds a number to each side; a sentence's is large, and taken off again for confidences."""
+
+        def __init__(self, off: float) -> None:
+            super().__init__(33)
+            self.off = off
+
+        def embed_texts(self, texts: Sequence[str]) -> np.ndarray:
+            own = np.stack([random_units(1, 1, 32, seed=len(text))[0] for text in texts])
+            return np.concatenate([own, np.full((len(texts), 1, 1), self.off, np.float32)], 2)
+
+        def unlevelled(self, vectors: np.ndarray) -> np.ndarray:
+            return np.concatenate([vectors[..., :32], np.zeros_like(vectors[..., 32:])], -1)
+
+    pictures = np.concatenate([random_units(200, 1, 32, seed=3), np.full((200, 1, 1), 0.25, np.float32)], 2)
+    found, best = [], []
+    for off in (0.0, -0.8):
+        index = Index.create(tmp_path / f"{off}.db", Levelled(off))
+        index.add_vectors([f"{i:03d}" for i in range(200)], pictures)
+        answer = index.search("anything at all", top=5)
+        found.append([(r.key, r.confidence) for r in answer.results])
+        best.append(answer.results[0].score)
+    assert best[1] == pytest.approx(best[0] - 0.2, abs=0.01)  # an index holds unit vectors
+    assert [key for key, _ in found[0]] == [key for key, _ in found[1]]
+    np.testing.assert_allclose([c for _, c in found[0]], [c for _, c in found[1]], atol=1e-6)
 
 
 def test_the_order_in_which_entries_came_changes_nothing(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ out with a model, the law becomes theirs (`calibration`). The confidence of x is
     P(best z of a query for something that is not there < z(q, x)) = exp(-exp(-(z - place) / width)):
 
 the share of such queries for which nothing in the index would stand out as far as x does for q.
+
+Of a model whose hubs are levelled, scores are here those without what was taken off: that something scores with much
+anyway is no reason to doubt that it is there.
 """
 
 import hashlib
@@ -78,11 +81,13 @@ class BackgroundQueries:
         self._identity: str | None = None
 
     def confidences(
-        self, query: SearchQuery, vectors: np.ndarray, scores: np.ndarray, kind: Kind, where: Sequence[Condition]
+        self, query: SearchQuery, terms: np.ndarray, vectors: np.ndarray, kind: Kind, where: Sequence[Condition]
     ) -> np.ndarray:
-        """Confidences (n,) of results with vectors (n, K, d) and scores (n,)."""
+        """Confidences (n,) of results with vectors (n, K, d) for a query's terms (terms, K, d)."""
         if not len(vectors):
             return np.zeros(0)
+        own = self._embedder().unlevelled(terms)[None]
+        scores = weighted_scores(own, query.weights, vectors, self.store.layout)[0].astype(np.float64)
         self._see_store()
         queries, weights = self.queries(query)
         _, spreads = self._moments(queries, weights, vectors)
@@ -122,14 +127,14 @@ class BackgroundQueries:
         """The background sentences, (b, K, d)."""
         with self._lock:
             if self._sentences is None:
-                self._sentences = embedded_sentences(self._embedder())
+                self._sentences = self._embedder().unlevelled(embedded_sentences(self._embedder()))
             return self._sentences
 
     def pictures(self) -> np.ndarray:
         """Pictures spread over the index, (b, K, d)."""
         with self._lock:
             if self._pictures is None:
-                self._pictures = self.store.background(len(SENTENCES))
+                self._pictures = self._embedder().unlevelled(self.store.background(len(SENTENCES)))
             return self._pictures
 
     def forget(self) -> None:

@@ -112,8 +112,10 @@ class Searcher:
                     written[place] = self._add_written(query, terms[place], retrieved[place], grouped[place], options)
         with clock.stage("confidence"):
             results = [
-                self._results(query, candidates, groups, options, keys)
-                for query, candidates, groups, keys in zip(queries, retrieved, grouped, written, strict=True)
+                self._results(query, own, candidates, groups, options, keys)
+                for query, own, candidates, groups, keys in zip(
+                    queries, terms, retrieved, grouped, written, strict=True
+                )
             ]
         timings = clock.timings
         return [RankedResults(some, timings, exact, recall) for some in results]
@@ -257,6 +259,7 @@ class Searcher:
     def _results(
         self,
         query: SearchQuery,
+        terms: np.ndarray,
         candidates: _Candidates,
         groups: list[list[int]],
         options: Options,
@@ -269,9 +272,7 @@ class Searcher:
         wanted = options.confidence or options.least_confidence is not None
         if wanted and len(leaders) and all(term.kind is not None for term in query.terms):
             vectors = np.stack([entry.vectors for entry in chosen.entries])
-            confidences = self.background.confidences(
-                query, vectors, chosen.retrieval, options.kind, options.where
-            ).tolist()
+            confidences = self.background.confidences(query, terms, vectors, options.kind, options.where).tolist()
         results = []
         for row, (entry, confidence, group) in enumerate(zip(chosen.entries, confidences, groups, strict=True)):
             text = str(entry.metadata.get(WRITTEN, "")) if entry.key in written else ""

@@ -212,6 +212,10 @@ class Embedder:
                 parts.append(self.embed_pixels([pixels for pixels, _ in some], [size for _, size in some]).vectors)
         return np.concatenate(parts)
 
+    def unlevelled(self, vectors: np.ndarray) -> np.ndarray:
+        """Vectors (..., d) as queries whose scores are cosines, with nothing taken off for hubs."""
+        return self.matcher.unlevelled(torch.tensor(vectors)).numpy()  # a copy: a store may hand out its own
+
     def probe(self, pictures: bool) -> str:
         """What this model makes of a fixed sentence (or picture), by which it is known again, as text.
 
