@@ -113,6 +113,18 @@ def test_what_is_wrong_is_told_and_nothing_is_written(
     assert not out.exists()
 
 
+@pytest.mark.parametrize("kind", ["dive", "scan-t2i-lse", "vse++-order"])
+def test_other_matchers_are_refused_before_anything_is_encoded(
+    kind: str, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.matcher(kind).save_pretrained(tmp_path / "other")
+    monkeypatch.setattr("diptych.cli.level.encoded", lambda *arguments: pytest.fail("encoded"))
+    out = tmp_path / "levelled"
+    assert run(["level", str(tmp_path / "other"), "--data", data, "--split", "test", "--out", str(out)]) == 1
+    assert "hubs are levelled where" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_nothing_is_written_over(model: str, data: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["level", model, "--data", data, "--out", model]) == 1
     assert "already there" in capsys.readouterr().err

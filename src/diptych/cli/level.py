@@ -77,8 +77,8 @@ def command(
             rows = np.sort(random.permutation(len(whole))[:limit])
             collections[place] = replace(whole, items=[whole.items[row] for row in rows])
     matcher = load_model(model, device)
-    if matcher.layout() is None:
-        matcher.level([])  # which says why not
+    if not matcher.can_be_levelled:
+        matcher.level([])  # which says why
     quick = matcher.device.type == "cpu" and not matcher.takes_features
     embedder = Embedder(matcher, find_model(model).name) if quick else None
     banks = [

@@ -153,6 +153,15 @@ class Matcher(nn.Module, ABC):
         """
         return None
 
+    @property
+    def can_be_levelled(self) -> bool:
+        """Whether `level` is for it.
+
+        >>> matcher.can_be_levelled  # one vector a side, compared by cosine
+        True
+        """
+        return False
+
     def level(self, banks: Sequence[Bank], hubs: HubConfig | None = None, seed: int = 0) -> None:
         """Take off what a picture scores with any sentence, and a sentence with any picture (`diptych.matchers.hubs`).
 

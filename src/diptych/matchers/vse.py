@@ -119,9 +119,14 @@ class VSE(Matcher):
         own = vectors[..., : self.config.dim]
         return torch.cat([l2(own), torch.zeros_like(vectors[..., self.config.dim :])], -1)
 
+    @property
+    def can_be_levelled(self) -> bool:
+        """The order similarity is no inner product."""
+        return self.config.similarity == "cosine"
+
     def level(self, banks: Sequence[Bank], hubs: HubConfig | None = None, seed: int = 0) -> None:
         """Take off what this bank's pictures and sentences score with anything; where it was done before, anew."""
-        if self.config.similarity != "cosine":
+        if not self.can_be_levelled:
             raise DiptychError(f"hubs are levelled where similarity is 'cosine'; it is {self.config.similarity!r}")
         images, texts = find_hubs(banks, hubs or HubConfig(), self.config.dim, seed)
         self.image_hubs, self.text_hubs = images.to(self.device), texts.to(self.device)
