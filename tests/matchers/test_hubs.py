@@ -102,6 +102,21 @@ def test_what_a_matcher_keeps_is_what_its_layout_compares() -> None:
     assert (scores - without).abs().max() > 0.01
 
 
+def test_each_side_gets_its_own_share_at_its_own_place() -> None:
+    levelled = matcher()
+    with levelled.inference():
+        images, texts = inputs.kept_images(levelled).vectors[:, 0], inputs.kept_texts(levelled).vectors[:, 0]
+        scores = levelled.score(inputs.kept_images(levelled), inputs.kept_texts(levelled))
+    v, t = (torch.nn.functional.normalize(side[:, :DIM], dim=-1) for side in (images, texts))
+    assert levelled.image_hubs is not None
+    assert levelled.text_hubs is not None
+    for i in range(len(v)):
+        for j in range(len(t)):
+            h, g = 0.7 * slow_height(levelled.image_hubs, v[i]), 0.4 * slow_height(levelled.text_hubs, t[j])
+            length = float(images[i, :DIM].norm() * texts[j, :DIM].norm())  # of the vectors' own parts
+            assert float(scores[i, j]) == pytest.approx((float(v[i] @ t[j]) - h - g) * length, abs=1e-4)
+
+
 def test_unlevelled_queries_score_cosines_with_nothing_taken_off() -> None:
     levelled = matcher()
     with levelled.inference():

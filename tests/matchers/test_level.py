@@ -121,6 +121,17 @@ def test_to_level_again_is_to_level_once() -> None:
     torch.testing.assert_close(again.image_hubs(v), expected, atol=1e-5, rtol=1e-5)
 
 
+def test_vectors_are_compared_in_the_directions_in_which_the_bank_varies_most() -> None:
+    torch.manual_seed(9)
+    plane = torch.linalg.qr(torch.randn(DIM, 3)).Q
+    bank = torch.nn.functional.normalize(torch.randn(6, 3) @ plane.T + 0.001 * torch.randn(6, DIM), dim=-1)
+    levelled = level(matcher(), [Bank(bank, bank)], replace(EXACT, dim=3))
+    v = unit(4, DIM)
+    assert levelled.image_hubs is not None
+    expected = torch.tensor([inverted_softmax(x, bank) for x in v])
+    torch.testing.assert_close(levelled.image_hubs(v) + levelled.image_hubs.usual, expected, atol=0.01, rtol=0)
+
+
 def test_clusters_are_means_of_what_is_nearest_to_them() -> None:
     torch.manual_seed(5)
     groups = 10 * torch.eye(4)[:3]

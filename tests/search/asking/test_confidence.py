@@ -146,6 +146,8 @@ def test_what_is_taken_off_for_hubs_leaves_confidences_alone(tmp_path: Path) -> 
     assert best[1] == pytest.approx(best[0] - 0.2, abs=0.01)  # an index holds unit vectors
     assert [key for key, _ in found[0]] == [key for key, _ in found[1]]
     np.testing.assert_allclose([c for _, c in found[0]], [c for _, c in found[1]], atol=1e-6)
+    assert not index.searcher.background.pictures()[..., 32:].any()
+    assert not index.searcher.background.sentences()[..., 32:].any()
 
 
 def test_the_order_in_which_entries_came_changes_nothing(tmp_path: Path) -> None:

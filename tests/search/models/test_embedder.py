@@ -10,6 +10,7 @@ from diptych.common.errors import DiptychError
 from diptych.common.model_place import canonical_name
 from diptych.encoders.images import FeatureConfig
 from diptych.matchers.base import Matcher
+from diptych.matchers.hubs import EXTRA, Bank, HubConfig
 from diptych.matchers.set_similarity import all_cosines, smooth_chamfer
 from diptych.search.models.embedder import Embedder, LocalsSource, load_embedder, same_probe
 from tests.encoders.pictures import picture
@@ -28,6 +29,19 @@ def test_vectors_are_the_matchers_own(vse_folder: str) -> None:
     np.testing.assert_allclose(np.linalg.norm(pictures, axis=-1), 1, atol=1e-6)
     np.testing.assert_allclose(pictures[:, 0] @ texts[:, 0].T, matcher.similarity(images, TEXTS), atol=1e-5)
     assert embedder.embed_texts([]).shape == (0, 1, 8)
+
+
+def test_unlevelled_queries_are_the_model_s(vse_folder: str) -> None:
+    matcher = Matcher.from_pretrained(vse_folder)
+    texts = ["a red dog", "two boats", "the cat"]
+    plain = Embedder(matcher, vse_folder).embed_texts(texts)
+    vectors = matcher.encode_texts(texts).vectors[:, 0]
+    matcher.level([Bank(vectors, vectors)], HubConfig(prototypes=2, dim=4))
+    levelled = Embedder(matcher, vse_folder)
+    found = levelled.embed_texts(texts)
+    assert found.shape[-1] == plain.shape[-1] + EXTRA == levelled.layout.dim
+    np.testing.assert_allclose(levelled.unlevelled(found)[..., :-EXTRA], plain, atol=1e-6)
+    assert not levelled.unlevelled(found)[..., -EXTRA:].any()
 
 
 def test_sets_of_vectors(dive_folder: str) -> None:
