@@ -1,7 +1,7 @@
 """What confidences are worth: how many true captions are missed, and how many absent things raise an alarm.
 
-    python docs/_make/confidence_figures.py FLICKR8K COCO --split val --fit   # the numbers of asking/calibration.py
-    python docs/_make/confidence_figures.py FLICKR8K COCO                     # the table of docs/searching.md
+    python docs/_make/confidence_figures.py FLICKR8K COCO --captions 5 2 --split val --fit # for asking/calibration.py
+    python docs/_make/confidence_figures.py FLICKR8K COCO --captions 5 2 --draws 2         # for docs/searching.md
 
 Some pictures of a split are indexed, and each is asked for with one of its captions. Absent are captions of the others
 that are unlike all captions of what is indexed (cosines of the plain MiniLM below 0.5), and of the names in things.txt
