@@ -160,6 +160,26 @@ def test_gradients_are_those_of_all_pairs(
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(("name", "loss"), TRIED)
+def test_many_sentences_are_scored_by_like_length(name: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    matcher, function, owners = matcher_of(name), build_loss(LOSSES[loss]), torch.arange(40) % N
+    expected = step(matcher, function, counted=False, owners=owners)
+    widths: list[int] = []
+    asked = "logits" if function.takes_logits else "score"
+    score = getattr(type(matcher), asked)
+
+    def noting(self: Matcher, images: Kept, texts: Kept) -> Tensor:
+        widths.append(texts.mask.shape[1])
+        scores: Tensor = score(self, images, texts)
+        return scores
+
+    monkeypatch.setattr(type(matcher), asked, noting)
+    assert_same(step(matcher, function, counted=True, owners=owners), expected)
+    if name != "dive-mp":  # whose sets are all of one size
+        assert len(set(widths)) > 1
+
+
+@pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("name", ["camp", "mmca-gru"])
 def test_of_the_hardest_negatives_only_the_pairs_that_count_are_differentiated(
     name: str, monkeypatch: pytest.MonkeyPatch, scored: list[tuple[str, int]]

@@ -17,12 +17,16 @@ from torch.autograd.function import once_differentiable
 
 from diptych.common.fused import has_kernels
 from diptych.matchers.base import Matcher
+from diptych.matchers.bounded.groups import like_lengths
+from diptych.matchers.bounded.memory import part_of
 from diptych.matchers.kept import Kept
 
 # Bytes of working memory up to which all pairs are simply scored with gradient: nothing is then worth computing twice.
+# On a CPU not more than one part's.
 PLAIN = 1 << 28
-# Bytes of working memory of one part. Fixed, and not what happens to be free: sums come out the same in every run.
-WORK = {"cpu": 1 << 28, "cuda": 1 << 31}
+# Bytes of working memory of one part: on a CPU what its caches hold. Fixed, and not what happens to be free: sums come
+# out the same in every run.
+WORK = {"cpu": 1 << 25, "cuda": 1 << 31}
 # With gradient a pair takes up to so many times the memory: 2.7 times is kept of MMCA's, and there is what works on it.
 GRADIENT = 3
 # The same where fused kernels score without gradient: few large parts keep a GPU busy.
@@ -50,7 +54,8 @@ def batch_scores(
     rows: pictures at a time, and as many pairs of those that count; without it, what fits into bounded memory
     """
     floats = matcher.pair_floats(images.mask.shape[1], texts.mask.shape[1])
-    if rows is None and (matcher.layout() is not None or 4 * floats * len(images) * len(texts) <= PLAIN):
+    plain = 4 * floats * len(images) * len(texts) <= min(PLAIN, _work(images.device))
+    if rows is None and (matcher.layout() is not None or plain):
         return (matcher.logits if logits else matcher.score)(images, texts)
     if not (matcher.has_kernels(images.mask.shape[1], texts.mask.shape[1]) and has_kernels(images.device)):
         half = None
@@ -94,14 +99,17 @@ class _Pairs:
     def score_all(self) -> Tensor:
         """(n, m) float32, some pictures at a time."""
         score = self.matcher.logits if self.logits else self.matcher.score
+        alike = self._alike()
+        parts = []
         with torch.autocast(self.images.device.type, self.half, enabled=self.half is not None):
-            # Asked where it scores, for kernels take less where they serve these sizes.
-            most = (
-                self._most(self.floats) if self.half is None else max(1, FUSED_WORK // (4 * self._floats_of_a_pair()))
-            )
-            parts = [score(self.images[some], self.texts) for some in self._blocks(most)]
+            for texts in [self.texts] if len(alike) == 1 else [self._texts(which) for which in alike]:
+                # Asked where it scores, for kernels take less where they serve these sizes.
+                floats = self.matcher.pair_floats(self.images.mask.shape[1], texts.mask.shape[1])
+                most = self._most(floats) if self.half is None else max(1, FUSED_WORK // (4 * floats))
+                found = [score(self.images[some], texts) for some in self._blocks(most, len(texts))]
+                parts.append(found[0] if len(found) == 1 else torch.cat(found))
         # Not a view of what a matcher gave: losses may write into it.
-        scores = parts[0].contiguous() if len(parts) == 1 else torch.cat(parts)
+        scores = parts[0].contiguous() if len(parts) == 1 else torch.cat(parts, 1)[:, torch.cat(alike).argsort()]
         return scores if self.half is None else scores.float()
 
     def gradients(self, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
@@ -147,7 +155,7 @@ class _Pairs:
                 yield seen, told, aligned, gradient[seen, told]
             return
         score = self.matcher.logits if self.logits else self.matcher.score
-        for rows in self._blocks(most):
+        for rows in self._blocks(most, len(self.texts)):
             yield rows, slice(None), score, gradient[rows]
 
     def _aligned(self) -> Score | None:
@@ -160,18 +168,28 @@ class _Pairs:
         own = kind.logits is Matcher.logits or kind.logit_pairs is not Matcher.logit_pairs
         return self.matcher.logit_pairs if own else None
 
-    def _floats_of_a_pair(self) -> int:
-        return self.matcher.pair_floats(self.images.mask.shape[1], self.texts.mask.shape[1])
+    def _alike(self) -> list[Tensor]:
+        """Positions of sentences of like length; on a GPU, which would be waited for, all of them."""
+        texts = self.texts
+        return like_lengths(texts.extents) if texts.device.type == "cpu" else [torch.arange(len(texts))]
+
+    def _texts(self, which: Tensor) -> Kept:
+        """Some sentences without the padding that none of them needs."""
+        return part_of(self.texts, which, int(self.texts.extents[which].max()))
 
     def _most(self, floats: int) -> int:
         """How many pairs of so many numbers each are one part."""
-        return max(1, WORK.get(self.images.device.type, WORK["cpu"]) // (4 * floats))
+        return max(1, _work(self.images.device) // (4 * floats))
 
-    def _blocks(self, most: int) -> Iterator[slice]:
-        """All pictures, so many at a time that no more than `most` pairs are scored at once."""
-        rows = self.rows or max(1, most // len(self.texts))
+    def _blocks(self, most: int, texts: int) -> Iterator[slice]:
+        """All pictures, so many at a time that with so many sentences no more than `most` pairs are scored at once."""
+        rows = self.rows or max(1, most // texts)
         for start in range(0, len(self.images), rows):
             yield slice(start, start + rows)
+
+
+def _work(device: torch.device) -> int:
+    return WORK.get(device.type, WORK["cpu"])
 
 
 def _floats(kept: Kept) -> dict[str, Tensor]:
