@@ -2,11 +2,12 @@
 
     python benchmarks/papers_on_coco.py --data data/coco --karpathy dataset_coco.json --minutes 25 --at-once 6
     python benchmarks/papers_on_coco.py --data data/coco --parts main --seeds 1        # the seven main rows alone
+    python benchmarks/papers_on_coco.py --data data/coco --budget coco-grid-small --at-once 2     # on two cores
     python benchmarks/papers_on_coco.py --data data/coco --list                        # what would be done
 
 The cells of EfficientNet-Lite2 are computed once into a file, and stay on the device for all runs. Each run's figures
-go to `results/coco-grid` as soon as it is done; what is there is not done again, and a run that the time ended goes on
-at its checkpoint. `docs/_make/papers_on_coco.py` makes the tables and plots of the docs from that folder.
+go to `results/BUDGET` as soon as it is done; what is there is not done again, and a run that the time ended goes on at
+its checkpoint. `docs/_make/papers_on_coco.py` makes the tables and plots of the docs from that folder.
 
 A step of these models keeps a large GPU busy for a part of its time only, so several processes may share one
 (`--at-once`). What a step and a pair take alone is measured after them, one row at a time (`--parts alone`).
@@ -27,6 +28,7 @@ import numpy as np
 import torch
 
 from coco_alone import measure_alone
+from coco_budgets import BUDGETS
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
@@ -48,7 +50,7 @@ from diptych.training.recipe import variant_names
 from diptych.training.series import SCORES, SeriesEntry, record_folder, run_series
 
 ROOT = Path(__file__).parent.parent
-BACKBONE, SIZE = "efficientnet-lite2", 224
+BACKBONE = "efficientnet-lite2"
 ROWS = [  # the main rows, cheapest first
     ("vse++", MAIN), ("vse-infinity", MAIN), ("scan", MAIN), ("scan", "i2t"), ("dive", MAIN), ("camp", MAIN),
     ("mmca", MAIN),
@@ -69,14 +71,14 @@ def main() -> None:
         for entry in [*first, *others, *rest]:
             print(f"{'done' if is_done(args, entry) else 'to do':6}{entry.name}")
         return
-    device = pick_device(args.device)
+    device, parts = pick_device(args.device), read_parts(args)
     every = [*first, *others, *rest]
     if args.at_once > 1 and sum(not is_done(args, entry) for entry in every) > 1:
-        prepare(args, device)  # once, before they all want it
+        prepare(args, parts, device)  # once, before they all want it
         failed = in_processes(args, until)
-        splits = read_splits(args, device)
+        splits = read_splits(args, parts, device)
     else:
-        splits = read_splits(args, device)
+        splits = read_splits(args, parts, device)
         end = run_series(every, args.results, splits, args.device, until, args.fold, args.shared)
         failed = list(end.failed)
     if all(is_done(args, entry) for entry in first):
@@ -119,10 +121,12 @@ def is_done(args: argparse.Namespace, entry: SeriesEntry) -> bool:
 
 def entries(args: argparse.Namespace) -> tuple[list[SeriesEntry], list[SeriesEntry], list[SeriesEntry]]:
     """The main rows with the first seed, with the others, and what hangs on them."""
+    budget = BUDGETS[args.budget]
 
     def trials(kind: str, variant: str, seeds: Sequence[int]) -> list[Trial]:
         path = ROOT / "recipes" / f"{kind}-coco-grid.toml"
-        return plan(path, args.runs / path.stem, [variant], seeds, tuple(args.set))
+        settings = budget.settings_of(path, None if variant == MAIN else variant)
+        return plan(path, args.runs / path.stem, [variant], seeds, (*settings, *args.set))
 
     seeds = range(args.seeds) if "main" in args.parts else range(0)
     rows = [SeriesEntry(trial, whole=True) for kind, variant in ROWS for trial in trials(kind, variant, seeds)]
@@ -138,30 +142,42 @@ def entries(args: argparse.Namespace) -> tuple[list[SeriesEntry], list[SeriesEnt
     return [e for e in rows if e.trial.seed == 0], [e for e in rows if e.trial.seed > 0], rest
 
 
-def prepare(args: argparse.Namespace, device: torch.device) -> None:
+def read_parts(args: argparse.Namespace) -> list[Collection]:
+    """Training, validation and test pictures of the budget, without features."""
+    whole, budget = read_collection(args.data), BUDGETS[args.budget]
+    counts = {
+        "train": budget.training if args.training is None else args.training,
+        "val": budget.validation if args.validation is None else args.validation,
+        "test": budget.test,
+    }
+    parts = [whole.split(name) if count is None else whole.split(name).first(count) for name, count in counts.items()]
+    for name, part in zip(counts, parts, strict=True):
+        if not len(part):
+            raise DiptychError(f"has no pictures of the split {name!r}", where=args.data)
+    return parts
+
+
+def prepare(args: argparse.Namespace, parts: Sequence[Collection], device: torch.device) -> None:
     """The cells of every picture in one file."""
     if args.features.exists():
         return
-    whole = read_collection(args.data)
-    extractor = load_extractor(BACKBONE, SIZE).to(device)
+    extractor = load_extractor(BACKBONE, BUDGETS[args.budget].size).to(device)
     writer = FeatureWriter(args.features, describe(extractor, BACKBONE))
-    problems = extract_features(whole.items, extractor, writer, batch_size=args.batch)
+    items = [item for part in parts for item in part.items]
+    problems = extract_features(items, extractor, writer, batch_size=args.batch)
     if problems:
         raise DiptychError(f"{len(problems)} pictures cannot be read, such as {problems[0]}", where=args.data)
     writer.finish()
 
 
-def read_splits(args: argparse.Namespace, device: torch.device) -> Splits:
+def read_splits(args: argparse.Namespace, parts: Sequence[Collection], device: torch.device) -> Splits:
     """COCO with its cells on the device, the test sentences with COCO's ids where Karpathy's file is given."""
-    prepare(args, device)
-    whole = read_collection(args.data)
+    prepare(args, parts, device)
     features = FeatureFile(args.features)
-    whole = whole.with_features(features, features.rows)
-    test = whole.split("test")
+    train, validation, test = (part.with_features(features, features.rows) for part in parts)
     if args.karpathy is not None:
         test = with_coco_ids(test, read_collection(args.karpathy))
-    splits = Splits(whole.split("train"), whole.split("val").first(args.validation), hold(test, device))
-    return hold_splits(splits, device)
+    return hold_splits(Splits(train, validation, hold(test, device)), device)
 
 
 def with_coco_ids(test: Collection, karpathy: Collection) -> Collection:
@@ -227,10 +243,11 @@ def second_stage_seconds(trial: Trial, test: Collection, device: torch.device) -
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder of webdataset tars, or Karpathy's JSON")
-    parser.add_argument("--features", type=Path, default=Path("data/coco-lite2.features"))
+    parser.add_argument("--budget", choices=BUDGETS, default="coco-grid", help="what a run may cost")
+    parser.add_argument("--features", type=Path, help="the cells (data/BUDGET-lite2.features)")
     parser.add_argument("--karpathy", type=Path, help="Karpathy's JSON: COCO's caption ids, for ECCV Caption and CxC")
-    parser.add_argument("--runs", type=Path, default=Path("runs/coco-grid"))
-    parser.add_argument("--results", type=Path, default=ROOT / "results" / "coco-grid")
+    parser.add_argument("--runs", type=Path, help="the runs (runs/BUDGET)")
+    parser.add_argument("--results", type=Path, help="their figures (results/BUDGET)")
     parser.add_argument("--minutes", type=float, help="stop cleanly after so many")
     parser.add_argument("--seeds", type=int, default=3, help="of the main rows")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
@@ -239,13 +256,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shared", type=int, default=1, help=argparse.SUPPRESS)  # what each of them is told
     parser.add_argument("--device", default="auto")
     parser.add_argument("--batch", type=int, help="pictures that go through the backbone at once")
-    parser.add_argument("--validation", type=int, default=1000, help="validation pictures")
+    parser.add_argument("--training", type=int, help="training pictures, where not as many as the budget has")
+    parser.add_argument("--validation", type=int, help="validation pictures, where not as many as the budget has")
     parser.add_argument("--fold", type=int, default=FOLD, help="test pictures in a fold")
     parser.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change every recipe"
     )
     parser.add_argument("--list", action="store_true", help="only say what is done and what is not")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.features = args.features or Path(f"data/{args.budget}-lite2.features")
+    args.runs = args.runs or Path("runs", args.budget)
+    args.results = args.results or ROOT / "results" / args.budget
+    return args
 
 
 if __name__ == "__main__":

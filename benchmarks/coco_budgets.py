@@ -1,0 +1,49 @@
+"""How much a run of benchmarks/papers_on_coco.py may cost; all runs of one table have one budget."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from diptych.training.recipe import read_recipe
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Pictures of each split, the side they are seen at, and what is changed in every recipe.
+
+    training, test: the first so many; all where None
+    all_negatives_epochs: in the recipes that begin with all negatives, for so long; None leaves them as they are
+    """
+
+    size: int
+    training: int | None
+    validation: int
+    test: int | None
+    settings: tuple[str, ...] = ()
+    all_negatives_epochs: int | None = None
+
+    def settings_of(self, path: Path, variant: str | None) -> tuple[str, ...]:
+        """What is changed in one variant of a recipe."""
+        begins = read_recipe(path, variant, self.settings).loss.all_negatives_epochs
+        if self.all_negatives_epochs is None or not begins:
+            return self.settings
+        return (*self.settings, f"loss.all_negatives_epochs={self.all_negatives_epochs}")
+
+
+BUDGETS = {
+    "coco-grid": Budget(size=224, training=None, validation=1000, test=None),  # the recipes as they are, for a GPU
+    "coco-grid-small": Budget(  # for two cores
+        size=160,
+        training=20_000,
+        validation=300,
+        test=1000,
+        settings=(
+            "model.dim=256",
+            "model.image.size=160",
+            "training.batch_size=64",
+            "training.epochs=4",
+            "training.evaluate_epochs=2",
+            'training.precision="float32"',
+        ),
+        all_negatives_epochs=1,
+    ),
+}
