@@ -1,7 +1,9 @@
 """The tables and plots of "The papers' claims, on COCO" in docs/results.md, from what the benchmark of that name left.
 
-    python docs/_make/papers_on_coco.py                                  # results/coco-grid into docs/results.md
+    python docs/_make/papers_on_coco.py                                  # results/coco-grid-small into docs/results.md
     python docs/_make/papers_on_coco.py --results results/mine --out page.md --plots .
+
+A page has room for a folder of results between two lines that name it, so one page can show several budgets.
 
 Every number is read from the records; nothing is trained or scored. Two models, or a model and its ablation, are
 compared picture by picture (diptych.evaluation.compare); the papers' numbers come from diptych.evaluation.published.
@@ -21,12 +23,13 @@ from diptych.common.errors import DiptychError
 from diptych.common.files import read_text, write_text
 from diptych.evaluation.compare import Difference, compare
 from diptych.evaluation.figures import RECALLS
+from diptych.evaluation.protocols import FOLD
 from diptych.evaluation.published import PublishedRow, published
 from diptych.evaluation.result import Evaluation
 from diptych.training.trial_record import TrialRecord
 
 ROOT = Path(__file__).parent.parent.parent
-BEGIN, END = "<!-- papers on coco: made by docs/_make/papers_on_coco.py -->", "<!-- papers on coco: end -->"
+BEGIN, END = "<!-- {}: made by docs/_make/papers_on_coco.py -->", "<!-- {}: end -->"
 SURE = 0.05
 Alone = dict[str, Any]  # what one main row takes while nothing else is on the device
 
@@ -118,20 +121,20 @@ def main_table(runs: dict[str, Runs], alone: dict[str, Alone]) -> str:
             continue
         each = runs[key]
         step, pair = seconds(each, alone.get(key))
+        many = each.records[0].images >= 2 * FOLD  # else all pictures are one fold
         rows.append([
             name,
             *(each.told(f"{FOLDS}/{figure}") for figure in ("i2t/r@1", "t2i/r@1", "rsum")),
-            *(each.told(figure) for figure in ("i2t/r@1", "t2i/r@1", "rsum")),
+            *(each.told(figure) if many else "" for figure in ("i2t/r@1", "t2i/r@1", "rsum")),
             f"{1e3 * step:.1f} ms",
             f"{1e6 * pair:.2f} µs",
             _gib(each.mean("train_bytes")),
             f"{each.mean('parameters') / 1e6:.1f}",
         ])  # fmt: skip
-    return table(
-        ["model", "1K i2t R@1", "1K t2i R@1", "1K RSUM", "all i2t R@1", "all t2i R@1", "all RSUM", "a step", "a pair",
-         "memory", "million weights"],
-        rows,
-    )  # fmt: skip
+    head = ["model", "1K i2t R@1", "1K t2i R@1", "1K RSUM", "all i2t R@1", "all t2i R@1", "all RSUM", "a step", "a pair",
+            "memory", "million weights"]  # fmt: skip
+    told = [column for column in range(len(head)) if any(row[column] for row in rows)]
+    return table([head[column] for column in told], [[row[column] for column in told] for row in rows])
 
 
 def _gib(count: float | None) -> str:
@@ -302,14 +305,14 @@ def plots(runs: dict[str, Runs], results: Path, folder: Path) -> list[str]:
             axis.set_xticks([], minor=True)
         axes[0][0].set_ylabel("COCO 1K RSUM")
         axes[0][-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-        told.append(_save(figure, folder, "coco-depth", "RSUM by how much the second stage rescores"))
+        told.append(_save(figure, folder, f"{results.name}-depth", "RSUM by how much the second stage rescores"))
     alphas = {alpha: runs[key] for key, alpha in ALPHAS.items() if key in runs}
     if len(alphas) > 2:
         figure, axis = plt.subplots(figsize=(4, 3))
         means = [float(np.mean(each.values(f"{FOLDS}/rsum"))) for each in alphas.values()]
         axis.plot(list(alphas), means, "o-", ms=4)
         axis.set(xlabel="weight of MMCA's cross part, α", ylabel="COCO 1K RSUM")
-        told.append(_save(figure, folder, "coco-alpha", "RSUM by the weight of MMCA's cross part"))
+        told.append(_save(figure, folder, f"{results.name}-alpha", "RSUM by the weight of MMCA's cross part"))
     return told
 
 
@@ -359,16 +362,17 @@ def page(runs: dict[str, Runs], results: Path, folder: Path) -> str:
 def main() -> None:
     """Put the tables where the docs have room for them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "results" / "coco-grid")
+    parser.add_argument("--results", type=Path, default=ROOT / "results" / "coco-grid-small")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
     parser.add_argument("--plots", type=Path, default=ROOT / "docs", help="where the plots go")
     args = parser.parse_args()
     made = page(read_runs(args.results), args.results, args.plots)
-    before = read_text(args.out) if args.out.exists() else f"{BEGIN}\n{END}\n"
-    if BEGIN not in before or END not in before:
-        raise DiptychError(f"expected the lines {BEGIN!r} and {END!r}", where=args.out)
-    head, _, rest = before.partition(BEGIN)
-    write_text(args.out, f"{head}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}")
+    begin, end = (line.format(args.results.name) for line in (BEGIN, END))
+    before = read_text(args.out) if args.out.exists() else f"{begin}\n{end}\n"
+    if begin not in before or end not in before:
+        raise DiptychError(f"expected the lines {begin!r} and {end!r}", where=args.out)
+    head, _, rest = before.partition(begin)
+    write_text(args.out, f"{head}{begin}\n\n{made}\n\n{end}{rest.partition(end)[2]}")
     print(f"{args.out}: written")
 
 

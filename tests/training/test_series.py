@@ -136,13 +136,16 @@ def test_a_trial_that_the_time_ended_goes_on(splits: Splits, tmp_path: Path, mon
 def test_without_time_to_score_a_trained_matcher_is_judged_later(
     splits: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = entry(tmp_path)
+    monkeypatch.setattr(series, "_most_memory", lambda *arguments: 1)
+    one, other = entry(tmp_path), entry(tmp_path, "other")
     with monkeypatch.context() as patch:
         patch.setattr(series, "_seconds_of_a_sample", lambda *arguments: 1e6)
         end = run_series([one], tmp_path / "results", splits, "cpu", time.monotonic() + 600, FOLD)
     assert len(end.left) == 1
     assert (one.trial.run / "best").exists()
-    assert run_series([one], tmp_path / "results", splits, "cpu", fold=FOLD).left == ()
+    assert run_series([one, other], tmp_path / "results", splits, "cpu", fold=FOLD).left == ()
+    # What training took of memory is told of those alone that were trained in the same breath.
+    assert [record(tmp_path, each).train_bytes for each in (one, other)] == [None, 1]
 
 
 def test_what_another_process_is_at_is_left_to_it(splits: Splits, tmp_path: Path) -> None:

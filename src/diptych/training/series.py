@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,11 +136,13 @@ def _run(
 ) -> TrialRecord | None:
     """One trial to its record; None where the time did not suffice, or a signal came."""
     trial, place = entry.trial, pick_device(device)
-    before = _memory_from_here(place)
+    before, begun = _memory_from_here(place), len(_starts(trial.run))
     outcome = train(trial.recipe, trial.run, Device(device), splits, until=until)
     if not outcome.finished:
         return None
-    train_bytes = _most_memory(place, before)
+    starts = _starts(trial.run)
+    # Of a run that was trained before, and only now found the time to be judged, nothing is known.
+    train_bytes = _most_memory(place, before) if len(starts) > begun else None
     matcher = Matcher.from_pretrained(trial.run / "best").to(place)
     before = _memory_from_here(place)
     # As validation does: where a GPU has kernels for it, in what the run is trained in.
@@ -152,7 +155,6 @@ def _run(
             _compact(evaluation).described(model=entry.name, data=splits.test.name, split="test").save(
                 folder / "evaluations"
             )
-    starts = read_json(trial.run / "environment.json")["starts"]
     lines = [json.loads(line) for line in read_text(trial.run / "metrics.jsonl").splitlines()]
     return TrialRecord(
         recipe=trial.recipe.name,
@@ -265,6 +267,13 @@ def _compact(evaluation: Evaluation) -> Evaluation:
 def _checksum(test: Collection) -> str:
     pictures, sentences = collection_ids(test)
     return hashlib.sha256("\n".join([*pictures, "", *sentences]).encode()).hexdigest()
+
+
+def _starts(run: Path) -> list[dict[str, Any]]:
+    """When a run was trained, a mapping a time."""
+    path = run / "environment.json"
+    starts: list[dict[str, Any]] = read_json(path)["starts"] if path.exists() else []
+    return starts
 
 
 def _memory_from_here(device: torch.device) -> int:
