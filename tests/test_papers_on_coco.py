@@ -1,7 +1,10 @@
 """The program that makes the tables of "The papers' claims, on COCO": what it names exists, and its words are right."""
 
+import argparse
 import importlib.util
+import json
 import sys
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from diptych.common.config import read_json
 from diptych.common.errors import DiptychError
@@ -21,7 +25,8 @@ from diptych.matchers.base import Matcher
 from diptych.training.ablation import Trial
 from diptych.training.held_features import hold, hold_splits
 from diptych.training.loop import Device, train
-from diptych.training.recipe import variant_names
+from diptych.training.losses.hinge import HingeConfig
+from diptych.training.recipe import read_recipe, variant_names
 from diptych.training.trial_record import TrialRecord
 from tests.training import toy
 
@@ -45,7 +50,7 @@ def load(path: Path) -> ModuleType:
 
 tables = load(ROOT / "docs" / "_make" / "papers_on_coco.py")
 program = load(ROOT / "benchmarks" / "papers_on_coco.py")
-alone = sys.modules["coco_alone"]
+alone, budgets = sys.modules["coco_alone"], sys.modules["coco_budgets"]
 
 
 def leave(results: Path, recipe: str, variant: str, seed: int, clean: float, rate: float = 400) -> TrialRecord:
@@ -74,6 +79,68 @@ def test_every_row_that_is_named_is_there() -> None:
         change, recalls = tables.paper_change(key)
         assert (change is None) == (source is None)
         assert change is None or (change < 0 and recalls >= 4)  # each paper has its model above them
+
+
+@pytest.mark.parametrize("budget", budgets.BUDGETS)
+def test_a_budget_changes_every_recipe_alike(budget: str) -> None:
+    told = set()
+    for kind in dict.fromkeys(kind for kind, _ in program.ROWS):
+        path = ROOT / "recipes" / f"{kind}-coco-grid.toml"
+        for variant in [None, *variant_names(path)]:
+            before = read_recipe(path, variant)
+            after = read_recipe(path, variant, budgets.BUDGETS[budget].settings_of(path, variant))
+            training = after.training
+            told.add((training.epochs, training.batch_size, training.precision, training.evaluate_epochs))
+            factor = training.optimiser.lr / before.training.optimiser.lr
+            told.add((round(factor, 6),))
+            if isinstance(after.loss, HingeConfig):
+                told.add(("all negatives", after.loss.all_negatives_epochs))
+            else:
+                assert after.loss == before.loss
+    assert len(told) == 3
+
+
+def test_of_a_budget_the_first_pictures_of_each_split_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(budgets.BUDGETS, "tiny", budgets.Budget(size=32, training=2, validation=1, test=None))
+    splits = {"train": ["a", "b", "c"], "val": ["d", "e"], "test": ["f", "g"]}
+    for split, names in splits.items():
+        with tarfile.open(tmp_path / f"{split}-00.tar", "w") as tar:
+            for name in names:
+                (tmp_path / "p.png").unlink(missing_ok=True)
+                Image.new("RGB", (8, 8), "red").save(tmp_path / "p.png")
+                tar.add(tmp_path / "p.png", f"{name}.png")
+                (tmp_path / "p.json").write_text(json.dumps({"captions": ["a red square"]}))
+                tar.add(tmp_path / "p.json", f"{name}.json")
+    asked = argparse.Namespace(data=tmp_path, budget="tiny", training=None, validation=None)
+    ids = [[Path(item.id).stem for item in part.items] for part in program.read_parts(asked)]
+    assert ids == [["a", "b"], ["d"], ["f", "g"]]
+    asked.training = 1
+    assert len(program.read_parts(asked)[0]) == 1
+    (tmp_path / "val-00.tar").unlink()
+    with pytest.raises(DiptychError, match="no pictures of the split 'val'"):
+        program.read_parts(asked)
+
+
+def test_tables_go_between_the_lines_of_their_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave(tmp_path / "small", "vse++", "main", 0, 1.0)
+    out = tmp_path / "page.md"
+    lines = [line.format(name) for name in ("large", "small") for line in (tables.BEGIN, tables.END)]
+    out.write_text("\n".join(["before", *lines, "after"]))
+    monkeypatch.setattr(
+        sys, "argv", ["", "--results", str(tmp_path / "small"), "--out", str(out), "--plots", str(tmp_path)]
+    )
+    tables.main()
+    first = out.read_text()
+    assert first.startswith("\n".join(["before", *lines[:3]]))
+    assert first.endswith("\n".join([lines[3], "after"]))
+    assert "| VSE++ |" in first
+    tables.main()
+    assert out.read_text() == first
+    out.write_text("no room")
+    with pytest.raises(DiptychError, match="small"):
+        tables.main()
 
 
 def test_every_variant_is_a_main_row_an_ablation_or_a_rate() -> None:
