@@ -11,11 +11,13 @@ from diptych.training.recipe import read_recipe
 class Budget:
     """Pictures of each split, the side they are seen at, and what is changed in every recipe.
 
+    cells: the file that the features are computed into
     training, test: the first so many; all where None
     rate: how many times the recipe's learning rate
     all_negatives_epochs: in the recipes that begin with all negatives, for so long; None leaves them as they are
     """
 
+    cells: str
     size: int
     training: int | None
     validation: int
@@ -36,8 +38,15 @@ class Budget:
 
 
 BUDGETS = {
-    "coco-grid": Budget(size=224, training=None, validation=1000, test=None),  # the recipes as they are, for a GPU
+    "coco-grid": Budget(  # the recipes as they are, for a GPU
+        cells="data/coco-lite2.features",
+        size=224,
+        training=None,
+        validation=1000,
+        test=None,
+    ),
     "coco-grid-small": Budget(  # for two cores
+        cells="data/coco-lite2-small.features",
         size=160,
         training=20_000,
         validation=300,

@@ -244,7 +244,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder of webdataset tars, or Karpathy's JSON")
     parser.add_argument("--budget", choices=BUDGETS, default="coco-grid", help="what a run may cost")
-    parser.add_argument("--features", type=Path, help="the cells (data/BUDGET-lite2.features)")
+    parser.add_argument("--features", type=Path, help="the cells (data/coco-lite2.features, or -small)")
     parser.add_argument("--karpathy", type=Path, help="Karpathy's JSON: COCO's caption ids, for ECCV Caption and CxC")
     parser.add_argument("--runs", type=Path, help="the runs (runs/BUDGET)")
     parser.add_argument("--results", type=Path, help="their figures (results/BUDGET)")
@@ -264,7 +264,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="only say what is done and what is not")
     args = parser.parse_args()
-    args.features = args.features or Path(f"data/{args.budget}-lite2.features")
+    args.features = args.features or Path(BUDGETS[args.budget].cells)
     args.runs = args.runs or Path("runs", args.budget)
     args.results = args.results or ROOT / "results" / args.budget
     return args

@@ -103,7 +103,7 @@ def test_a_budget_changes_every_recipe_alike(budget: str) -> None:
 def test_of_a_budget_the_first_pictures_of_each_split_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(budgets.BUDGETS, "tiny", budgets.Budget(size=32, training=2, validation=1, test=None))
+    monkeypatch.setitem(budgets.BUDGETS, "tiny", budgets.Budget("cells", size=32, training=2, validation=1, test=None))
     splits = {"train": ["a", "b", "c"], "val": ["d", "e"], "test": ["f", "g"]}
     for split, names in splits.items():
         with tarfile.open(tmp_path / f"{split}-00.tar", "w") as tar:
