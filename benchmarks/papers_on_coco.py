@@ -72,19 +72,20 @@ def main() -> None:
             print(f"{'done' if is_done(args, entry) else 'to do':6}{entry.name}")
         return
     device, parts = pick_device(args.device), read_parts(args)
-    every = [*first, *others, *rest]
+    every, splits = [*first, *others, *rest], None
     if args.at_once > 1 and sum(not is_done(args, entry) for entry in every) > 1:
         prepare(args, parts, device)  # once, before they all want it
         failed = in_processes(args, until)
-        splits = read_splits(args, parts, device)
     else:
         splits = read_splits(args, parts, device)
         end = run_series(every, args.results, splits, args.device, until, args.fold, args.shared)
         failed = list(end.failed)
-    if all(is_done(args, entry) for entry in first):
-        if "alone" in args.parts:
+    after = {"alone", "rerank"} & set(args.parts)
+    if after and all(is_done(args, entry) for entry in first):
+        splits = splits or read_splits(args, parts, device)
+        if "alone" in after:
             measure_alone([entry.trial for entry in first], args.results / "alone.json", splits, device, until)
-        if "rerank" in args.parts:
+        if "rerank" in after:
             rerank(args, first, splits, device, until)
     for told in failed:
         print(f"failed: {told}")
