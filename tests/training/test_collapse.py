@@ -1,4 +1,4 @@
-"""A run that sits at twice the margin says so, and one that learns does not."""
+"""A run whose scores are all the same says so, and one that learns does not."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from diptych.matchers.base import Matcher
 from diptych.matchers.vse import VSE
 from diptych.training.collapse import CollapseWatch
 from diptych.training.loop import Device, train
+from diptych.training.losses.bce import BCEConfig
 from diptych.training.losses.catalog import LossConfig
 from diptych.training.losses.hinge import HingeConfig
 from diptych.training.losses.info_nce import InfoNCEConfig
@@ -16,7 +17,7 @@ from diptych.training.optimisation import OptimiserConfig
 from tests.training import toy
 
 STILL = OptimiserConfig(kind="sgd", lr=0.0)
-WORDS = "twice the margin: all scores have become the same"
+WORDS = "as it is where all scores are the same"
 
 
 def told(loss: LossConfig, run: Path, capsys: pytest.CaptureFixture[str], **training: object) -> str:
@@ -45,6 +46,16 @@ def test_a_collapsed_run_says_so_once(reduction: str, tmp_path: Path, capsys: py
     assert err.count(WORDS) == 1
     assert "epoch 1: the loss stays at " + ("0.2" if reduction == "mean" else "1.6") + ", " in err
     assert "loss.all_negatives_epochs" in err
+
+
+def test_cross_entropy_collapses_to_even_chances(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = VSE.score
+    monkeypatch.setattr(VSE, "score", lambda self, images, texts: 0 * score(self, images, texts))
+    assert "epoch 1: the loss stays at 2.77259, " in told(BCEConfig(), tmp_path / "run", capsys)
+    assert "epoch 3: the loss stays" in told(BCEConfig(all_negatives_epochs=2), tmp_path / "late", capsys)
+    assert WORDS not in told(BCEConfig(negatives="mean"), tmp_path / "mean", capsys)
 
 
 @pytest.mark.usefixtures("collapsed")

@@ -8,8 +8,8 @@ NEAR = 0.01  # how close to the collapsed loss an epoch's steps are on average, 
 class CollapseWatch:
     """Looks at an epoch's losses, and notices when they all sit at what a collapsed matcher's are.
 
-    The hinge with the hardest negative is then the margin, twice: all scores are equal, the gradients of positive and
-    negative cancel out, and the loss stays there for as long as the run goes on.
+    All scores are then equal: the hinge with the hardest negative is the margin, twice, and binary cross-entropy 4 log 2.
+    The gradients of positive and negative cancel out, and the loss stays there for as long as the run goes on.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class CollapseWatch:
 def collapse_sentence(epoch: int, loss: float) -> str:
     """What is told of an epoch, from 1, that was collapsed."""
     return (
-        f"epoch {epoch}: the loss stays at {loss:g}, twice the margin: all scores have become the same, and the hardest"
-        " negatives teach nothing more; begin anew with loss.all_negatives_epochs=1 or more, with a lower learning"
+        f"epoch {epoch}: the loss stays at {loss:g}, as it is where all scores are the same, and the hardest negatives"
+        " teach nothing more; begin anew with loss.all_negatives_epochs=1 or more, with a lower learning"
         " rate or warmup, or with another loss"
     )

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from diptych.training.losses.bce import BCEConfig
 from diptych.training.losses.catalog import build_loss
+from diptych.training.losses.mining import FirstNegatives
+from diptych.training.losses.reduction import Reduction
 from tests.training.losses.batches import (
     BATCHES,
     assert_is,
@@ -55,6 +57,17 @@ def test_it_is_exact_where_a_sigmoid_has_saturated() -> None:
     assert logits.grad[0, 0] == pytest.approx(-2)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_where_it_collapses_nothing_pulls(reduction: Reduction) -> None:
+    logits, positive = torch.zeros(5, 5, requires_grad=True), torch.eye(5, dtype=torch.bool)
+    loss_function = build_loss(BCEConfig(reduction=reduction))
+    loss = loss_function(logits, torch.arange(5), positive)
+    assert loss.item() == pytest.approx(loss_function.collapsed(5, epoch=0))
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad.sum() == pytest.approx(0, abs=1e-6)
+
+
 def test_a_caption_of_the_same_picture_is_never_a_negative() -> None:
     logits = torch.tensor([[0.0, 50.0], [-50.0, -50.0]])
     owners, positive = torch.tensor([0, 0]), torch.tensor([[True, True], [False, False]])
@@ -62,10 +75,11 @@ def test_a_caption_of_the_same_picture_is_never_a_negative() -> None:
     assert float(loss) == pytest.approx(2 * math.log(2))
 
 
-def test_the_first_epochs_can_take_all_negatives() -> None:
+@pytest.mark.parametrize("first", ["all", "mean"])
+def test_the_first_epochs_can_take_all_negatives(first: FirstNegatives) -> None:
     scores, owners, positive = batch(*BATCHES["one caption each"])
-    warm = build_loss(BCEConfig(all_negatives_epochs=2))
-    hardest, everything = build_loss(BCEConfig()), build_loss(BCEConfig(negatives="all"))
+    warm = build_loss(BCEConfig(all_negatives_epochs=2, first_negatives=first))
+    hardest, everything = build_loss(BCEConfig()), build_loss(BCEConfig(negatives=first))
     assert warm(scores, owners, positive, epoch=1) == everything(scores, owners, positive)
     assert warm(scores, owners, positive, epoch=2) == hardest(scores, owners, positive)
 
