@@ -72,6 +72,8 @@ def main() -> None:
             print(f"{'done' if is_done(args, entry) else 'to do':6}{entry.name}")
         return
     device, parts = pick_device(args.device), read_parts(args)
+    if args.shared > 1 and device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(1 / args.shared)  # scoring takes what is free, and all ask
     every, splits = [*first, *others, *rest], None
     if args.at_once > 1 and sum(not is_done(args, entry) for entry in every) > 1:
         prepare(args, parts, device)  # once, before they all want it

@@ -73,6 +73,18 @@ def test_a_step_sees_what_it_would_have_read(drop: float, make: type[Collection]
             same(batches(alone, drop, held.starts, rank, world)[place], ordinary, held)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("drop", [0.0, 0.4])
+def test_a_gpu_cuts_what_it_holds(drop: float) -> None:
+    data, gpu = toy.collection(), torch.device("cuda")
+    asked = batches(replace(data, features=None), drop, HeldFeatures.load(data, CPU).starts)[0, 0].images
+    assert isinstance(asked, RegionRows)
+    there, here = HeldFeatures.load(data, gpu).cut(asked.to(gpu)), HeldFeatures.load(data, CPU).cut(asked)
+    assert torch.equal(there.vectors.cpu(), here.vectors)
+    assert (there.real is None) == (here.real is None)
+    assert here.real is None or torch.equal(there.real.cpu(), here.real)
+
+
 def test_features_stay_in_the_precision_of_their_file() -> None:
     assert HeldFeatures.load(half_toy(), CPU).vectors.dtype == torch.float16
     assert HeldFeatures.load(toy.collection(), CPU).vectors.dtype == torch.float32

@@ -30,8 +30,10 @@ def pick_device(name: "torch.device | str | None" = None) -> "torch.device":
 
 
 def sent(tensor: "Tensor", device: "torch.device") -> "Tensor":
-    """A tensor of main memory on a device; a GPU takes it in its turn, and is not waited for."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    """A tensor on a device; what comes from main memory a GPU takes in its turn, and is not waited for."""
+    if device.type != "cuda" or tensor.is_cuda:
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def device_of_process() -> str:
