@@ -1,13 +1,12 @@
-"""The papers' models on COCO: every recipe of one budget, its seeds, ablations and rates, one after another.
+"""The papers' models on COCO: every recipe, its seeds, ablations and rates, one after another.
 
     python benchmarks/papers_on_coco.py --data data/coco --karpathy dataset_coco.json --minutes 25 --at-once 6
     python benchmarks/papers_on_coco.py --data data/coco --parts main --seeds 1        # the seven main rows alone
-    python benchmarks/papers_on_coco.py --data data/coco --budget coco-grid-small --at-once 2     # on two cores
     python benchmarks/papers_on_coco.py --data data/coco --list                        # what would be done
 
 The cells of EfficientNet-Lite2 are computed once into a file, and stay on the device for all runs. Each run's figures
-go to `results/BUDGET` as soon as it is done; what is there is not done again, and a run that the time ended goes on at
-its checkpoint. `docs/_make/papers_on_coco.py` makes the tables and plots of the docs from that folder.
+go to `results/coco-grid` as soon as it is done; what is there is not done again, and a run that the time ended goes on
+at its checkpoint. `docs/_make/papers_on_coco.py` makes the tables and plots of the docs from that folder.
 
 A step of these models keeps a large GPU busy for a part of its time only, so several processes may share one
 (`--at-once`). What a step and a pair take alone is measured after them, one row at a time (`--parts alone`).
@@ -28,7 +27,6 @@ import numpy as np
 import torch
 
 from coco_alone import measure_alone
-from coco_budgets import BUDGETS
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.common.files import write_json
@@ -50,7 +48,7 @@ from diptych.training.recipe import variant_names
 from diptych.training.series import SCORES, SeriesEntry, record_folder, run_series
 
 ROOT = Path(__file__).parent.parent
-BACKBONE = "efficientnet-lite2"
+BACKBONE, SIZE = "efficientnet-lite2", 224
 ROWS = [  # the main rows, cheapest first
     ("vse++", MAIN), ("vse-infinity", MAIN), ("scan", MAIN), ("scan", "i2t"), ("dive", MAIN), ("camp", MAIN),
     ("mmca", MAIN),
@@ -85,10 +83,11 @@ def main() -> None:
     after = {"alone", "rerank"} & set(args.parts)
     if after and all(is_done(args, entry) for entry in first):
         splits = splits or read_splits(args, parts, device)
+        make_again(args, first, splits, until)
         if "alone" in after:
             measure_alone([entry.trial for entry in first], args.results / "alone.json", splits, device, until)
         if "rerank" in after:
-            rerank(args, first, splits, device, until)
+            rerank(args, first, splits, device)
     for told in failed:
         print(f"failed: {told}")
     if args.shared > 1:  # the process that began this one tells what is left
@@ -124,12 +123,10 @@ def is_done(args: argparse.Namespace, entry: SeriesEntry) -> bool:
 
 def entries(args: argparse.Namespace) -> tuple[list[SeriesEntry], list[SeriesEntry], list[SeriesEntry]]:
     """The main rows with the first seed, with the others, and what hangs on them."""
-    budget = BUDGETS[args.budget]
 
     def trials(kind: str, variant: str, seeds: Sequence[int]) -> list[Trial]:
         path = ROOT / "recipes" / f"{kind}-coco-grid.toml"
-        settings = budget.settings_of(path, None if variant == MAIN else variant)
-        return plan(path, args.runs / path.stem, [variant], seeds, (*settings, *args.set))
+        return plan(path, args.runs / path.stem, [variant], seeds, tuple(args.set))
 
     seeds = range(args.seeds) if "main" in args.parts else range(0)
     rows = [SeriesEntry(trial, whole=True) for kind, variant in ROWS for trial in trials(kind, variant, seeds)]
@@ -146,13 +143,8 @@ def entries(args: argparse.Namespace) -> tuple[list[SeriesEntry], list[SeriesEnt
 
 
 def read_parts(args: argparse.Namespace) -> list[Collection]:
-    """Training, validation and test pictures of the budget, without features."""
-    whole, budget = read_collection(args.data), BUDGETS[args.budget]
-    counts = {
-        "train": budget.training if args.training is None else args.training,
-        "val": budget.validation if args.validation is None else args.validation,
-        "test": budget.test,
-    }
+    """Training, validation and test pictures, without features."""
+    whole, counts = read_collection(args.data), {"train": args.training, "val": args.validation, "test": None}
     parts = [whole.split(name) if count is None else whole.split(name).first(count) for name, count in counts.items()]
     for name, part in zip(counts, parts, strict=True):
         if not len(part):
@@ -164,7 +156,7 @@ def prepare(args: argparse.Namespace, parts: Sequence[Collection], device: torch
     """The cells of every picture in one file."""
     if args.features.exists():
         return
-    extractor = load_extractor(BACKBONE, BUDGETS[args.budget].size).to(device)
+    extractor = load_extractor(BACKBONE, SIZE).to(device)
     writer = FeatureWriter(args.features, describe(extractor, BACKBONE))
     items = [item for part in parts for item in part.items]
     problems = extract_features(items, extractor, writer, batch_size=args.batch)
@@ -192,13 +184,14 @@ def with_coco_ids(test: Collection, karpathy: Collection) -> Collection:
     return replace(test, items=[replace(item, sentences=theirs[coco_number(item.id)]) for item in test.items])
 
 
-def rerank(
-    args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Splits, device: torch.device, until: float | None
-) -> None:
-    """What each slow model makes of the best of the fast one, fold by fold, at every depth with every fusion.
+def make_again(args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Splits, until: float | None) -> None:
+    """Train what another machine trained, whose figures are here and whose weights and scores are not."""
+    gone = [entry for entry in first if not (entry.trial.run / SCORES).exists()]
+    run_series(gone, args.runs / "again", splits, args.device, until, args.fold)
 
-    Scores stay with the runs. Where another machine made them, the run is made again here.
-    """
+
+def rerank(args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Splits, device: torch.device) -> None:
+    """What each slow model makes of the best of the fast one, fold by fold, at every depth with every fusion."""
     runs = {entry.trial.recipe.name: entry for entry in first if entry.trial.variant == MAIN}
     owners = splits.test.captions()[1]
     for slow in SLOW:
@@ -206,9 +199,8 @@ def rerank(
         pair = [runs[f"{kind}-coco-grid"] for kind in (FAST, slow) if f"{kind}-coco-grid" in runs]
         if path.exists() or len(pair) < 2:
             continue
-        gone = [entry for entry in pair if not (entry.trial.run / SCORES).exists()]
-        if gone and run_series(gone, args.runs / "again", splits, args.device, until, args.fold).left:
-            return
+        if not all((entry.trial.run / SCORES).exists() for entry in pair):
+            continue
         scores = [np.load(entry.trial.run / SCORES, mmap_mode="r") for entry in pair]
         points: dict[tuple[float, Fusion], list[dict[str, float]]] = {}
         for start in range(0, len(splits.test) // args.fold * args.fold, args.fold):
@@ -246,11 +238,10 @@ def second_stage_seconds(trial: Trial, test: Collection, device: torch.device) -
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder of webdataset tars, or Karpathy's JSON")
-    parser.add_argument("--budget", choices=BUDGETS, default="coco-grid", help="what a run may cost")
-    parser.add_argument("--features", type=Path, help="the cells (data/coco-lite2.features, or -small)")
+    parser.add_argument("--features", type=Path, default=Path("data/coco-lite2.features"), help="the cells")
     parser.add_argument("--karpathy", type=Path, help="Karpathy's JSON: COCO's caption ids, for ECCV Caption and CxC")
-    parser.add_argument("--runs", type=Path, help="the runs (runs/BUDGET)")
-    parser.add_argument("--results", type=Path, help="their figures (results/BUDGET)")
+    parser.add_argument("--runs", type=Path, default=Path("runs/coco-grid"))
+    parser.add_argument("--results", type=Path, default=ROOT / "results" / "coco-grid", help="figures of the runs")
     parser.add_argument("--minutes", type=float, help="stop cleanly after so many")
     parser.add_argument("--seeds", type=int, default=3, help="of the main rows")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
@@ -259,18 +250,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shared", type=int, default=1, help=argparse.SUPPRESS)  # what each of them is told
     parser.add_argument("--device", default="auto")
     parser.add_argument("--batch", type=int, help="pictures that go through the backbone at once")
-    parser.add_argument("--training", type=int, help="training pictures, where not as many as the budget has")
-    parser.add_argument("--validation", type=int, help="validation pictures, where not as many as the budget has")
+    parser.add_argument("--training", type=int, help="training pictures, where not all")
+    parser.add_argument("--validation", type=int, default=1000, help="validation pictures")
     parser.add_argument("--fold", type=int, default=FOLD, help="test pictures in a fold")
     parser.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", help="change every recipe"
     )
     parser.add_argument("--list", action="store_true", help="only say what is done and what is not")
-    args = parser.parse_args()
-    args.features = args.features or Path(BUDGETS[args.budget].cells)
-    args.runs = args.runs or Path("runs", args.budget)
-    args.results = args.results or ROOT / "results" / args.budget
-    return args
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ ABLATIONS = {
     "camp/no-residual": ("camp/table-3", "CAMP", "Fusion w/o residual"),
     "camp/mlp-ranking": ("camp/table-3", "CAMP", "MLP+Ranking loss"),
     "camp/bce-without-hardest": ("camp/table-3", "CAMP", "BCE w/o hardest"),
+    "camp/not-normalised": None,
     "mmca/alpha-0": None,
     "mmca/alpha-0-1": ("mmca/table-6", "α = 0.2", "α = 0.1"),
     "mmca/alpha-0-4": ("mmca/table-6", "α = 0.2", "α = 0.4"),
@@ -79,6 +80,7 @@ ABLATIONS = {
     "dive/mil": None,
     "dive/mp": None,
 }  # fmt: skip
+RATES = {"rate-low": "5e-4", "": "1e-3", "rate-high": "2e-3"}  # the variants that only change it, and the recipes
 ALPHAS = {
     "mmca/alpha-0": 0.0, "mmca/alpha-0-1": 0.1, "mmca/main": 0.2, "mmca/alpha-0-4": 0.4, "mmca/alpha-0-8": 0.8,
     "mmca/alpha-1": 1.0,

@@ -1,9 +1,9 @@
 """The tables and plots of "The papers' claims, on COCO" in docs/results.md, from what the benchmark of that name left.
 
-    python docs/_make/papers_on_coco.py                                  # results/coco-grid-small into docs/results.md
+    python docs/_make/papers_on_coco.py                                  # results/coco-grid into docs/results.md
     python docs/_make/papers_on_coco.py --results results/mine --out page.md --plots .
 
-A page has room for a folder of results between two lines that name it, so one page can show several budgets.
+A page has room for a folder of results between two lines that name it, so one page can show several.
 
 Every number is read from the records; nothing is trained or scored. Two models, or a model and its ablation, are
 compared picture by picture (diptych.evaluation.compare); the papers' numbers come from diptych.evaluation.published.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from coco_claims import ABLATIONS, ALPHAS, CLAIMS, FOLDS, NAMES, Claim
+from coco_claims import ABLATIONS, ALPHAS, CLAIMS, FOLDS, NAMES, RATES, Claim
 
 from diptych.common.errors import DiptychError
 from diptych.common.files import read_text, write_text
@@ -131,8 +131,8 @@ def main_table(runs: dict[str, Runs], alone: dict[str, Alone]) -> str:
             _gib(each.mean("train_bytes")),
             f"{each.mean('parameters') / 1e6:.1f}",
         ])  # fmt: skip
-    head = ["model", "1K i2t R@1", "1K t2i R@1", "1K RSUM", "all i2t R@1", "all t2i R@1", "all RSUM", "a step", "a pair",
-            "memory", "million weights"]  # fmt: skip
+    head = ["model", "1K i2t R@1", "1K t2i R@1", "1K RSUM", "all i2t R@1", "all t2i R@1", "all RSUM",
+            "a step", "a pair", "memory", "million weights"]  # fmt: skip
     told = [column for column in range(len(head)) if any(row[column] for row in rows)]
     return table([head[column] for column in told], [[row[column] for column in told] for row in rows])
 
@@ -170,7 +170,7 @@ def tuned_table(runs: dict[str, Runs]) -> str:
     for key, name in NAMES.items():
         kind, variant = key.split("/")
         before = "" if variant == "main" else f"{variant}-"
-        tried = {"5e-4": key, "2e-4": f"{kind}/{before}rate-low", "1e-3": f"{kind}/{before}rate-high"}
+        tried = {rate: f"{kind}/{before}{name}" if name else key for name, rate in RATES.items()}
         there = {rate: runs[run].records[0] for rate, run in tried.items() if run in runs}
         if len(there) < 2:
             continue
@@ -181,7 +181,7 @@ def tuned_table(runs: dict[str, Runs]) -> str:
             best,
             f"{there[best].figures[f'{FOLDS}/rsum']:.1f}",
         ])  # fmt: skip
-    head = ["model", "validation at 5e-4", "at 2e-4", "at 1e-3", "best rate", "1K RSUM there"]
+    head = ["model", *(f"validation at {rate}" for rate in RATES.values()), "best rate", "1K RSUM there"]
     return table(head, rows) if rows else ""
 
 
@@ -362,7 +362,7 @@ def page(runs: dict[str, Runs], results: Path, folder: Path) -> str:
 def main() -> None:
     """Put the tables where the docs have room for them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "results" / "coco-grid-small")
+    parser.add_argument("--results", type=Path, default=ROOT / "results" / "coco-grid")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
     parser.add_argument("--plots", type=Path, default=ROOT / "docs", help="where the plots go")
     args = parser.parse_args()

@@ -80,6 +80,8 @@ def paper_pair(matcher: CAMP, V: Vectors, T: Vectors) -> Traced:
     """A picture's regions and a sentence's words: equations 1 to 13; the logit where there is a sigmoid."""
     c = matcher.config
     image, text = matcher.image_side, matcher.text_side
+    if c.normalise:
+        V, T = ([x / x.norm() * c.dim**0.5 for x in side] for side in (V, T))
     if c.messages == "attention":
         d_h = c.affinity_dim or c.dim
         A = [[(image.key.weight @ v) @ (text.key.weight @ t) for t in T] for v in V]  # 1

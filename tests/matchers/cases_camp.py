@@ -37,6 +37,7 @@ RELEASED = {
 # Settings that belong to no table, where other lines of code compute the same formulas.
 MIXED = {
     "camp-low-dimensional": CAMPConfig(dim=8, image=IMAGE, text=WORDS, affinity_dim=3),
+    "camp-normalised": CAMPConfig(dim=8, image=IMAGE, text=WORDS, normalise=True),
     "camp-scalar-gate": CAMPConfig(dim=8, image=IMAGE, text=WORDS, gate="scalar"),
     "camp-concat-without-gates": CAMPConfig(dim=8, image=IMAGE, text=WORDS, fusion="concat", gate="none"),
     "camp-product-scalar-gate": CAMPConfig(dim=8, image=IMAGE, text=WORDS, fusion="product", gate="scalar"),

@@ -65,6 +65,8 @@ class CAMPConfig:
     aggregation: `attention`, equation 10; `multi-head`, the authors' two-layer MLP to `heads` heads; `mean`
     similarity: `mlp`, equation 13; `cosine`; `dot`
     joint: what the MLP sees of v* and t*: their sum (`add`) or both (`concat`)
+    normalise: regions and words begin with a length of sqrt(d), so that neither side drowns the other: a Linear of
+        features of length 40 is 30 times as large as a new GRU's states
     revised: the changes of the authors' `gate_fusion_new`: query and key maps apart, a second attention among the
         messages, which are then l2-normalised, no bias in the fusion, v* and t* l2-normalised
     """
@@ -82,6 +84,7 @@ class CAMPConfig:
     heads: int = 4
     similarity: Literal["mlp", "cosine", "dot"] = "mlp"
     joint: Literal["add", "concat"] = "add"
+    normalise: bool = False
     revised: bool = False
 
     def __post_init__(self) -> None:
@@ -172,6 +175,8 @@ class CAMP(Matcher):
         mask = encoded.mask
         # Pads have weight 0, which would not be enough if one of them overflowed.
         x = encoded.vectors.masked_fill(~mask.unsqueeze(-1), 0)
+        if self.config.normalise:
+            x = (math.sqrt(self.config.dim) * l2(x.float())).to(x.dtype)
         if self.config.messages == "none":
             one = weighted_sum(side.aggregation(side.aggregation.project(x), mask), x).unsqueeze(1)
             one = l2(one) if self.config.similarity == "cosine" else one

@@ -8,8 +8,8 @@ NEAR = 0.01  # how close to the collapsed loss an epoch's steps are on average, 
 class CollapseWatch:
     """Looks at an epoch's losses, and notices when they all sit at what a collapsed matcher's are.
 
-    All scores are then equal: the hinge with the hardest negative is the margin, twice, and binary cross-entropy 4 log 2.
-    The gradients of positive and negative cancel out, and the loss stays there for as long as the run goes on.
+    All scores are then equal: with the hardest negatives the hinge is the margin, twice, and binary cross-entropy
+    4 log 2. The gradients of positive and negative cancel out, and the loss stays there for as long as the run goes on.
     """
 
     def __init__(self) -> None:
