@@ -26,6 +26,7 @@ from diptych.training.ablation import Trial
 from diptych.training.held_features import hold, hold_splits
 from diptych.training.loop import Device, train
 from diptych.training.recipe import read_recipe, variant_names
+from diptych.training.series import SCORES, SeriesEntry
 from diptych.training.trial_record import TrialRecord
 from tests.training import toy
 
@@ -179,6 +180,18 @@ def test_times_alone_on_the_device_are_preferred_and_rounding_is_shown(tmp_path:
     assert "timed with nothing else on the device" in page
     assert "| 12.5 ms | 1.00 µs |" in page
     assert "| CAMP | half | 49.9 | 49.9 | 49.9 | 49.9 | 49.9 | 49.9 | 4.5 ms |" in page
+
+
+def test_what_another_machine_trained_is_trained_again_once(tmp_path: Path) -> None:
+    splits = hold_splits(toy.splits(), torch.device("cpu"))
+    splits = replace(splits, test=hold(splits.test, torch.device("cpu")))
+    entry = SeriesEntry(Trial("main", 0, toy.recipe(epochs=1, hold_features=True), tmp_path / "run"), whole=True)
+    args = argparse.Namespace(runs=tmp_path, device="cpu", fold=4)
+    program.make_again(args, [entry], splits, None)
+    made = (entry.trial.run / SCORES).stat().st_mtime_ns
+    assert np.load(entry.trial.run / SCORES).shape == (len(splits.test), len(splits.test.captions()[0]))
+    program.make_again(args, [entry], splits, None)
+    assert (entry.trial.run / SCORES).stat().st_mtime_ns == made
 
 
 def test_records_of_other_queries_do_not_stand_in_one_table(tmp_path: Path) -> None:

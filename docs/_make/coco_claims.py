@@ -79,6 +79,7 @@ ABLATIONS = {
     "dive/chamfer": None,
     "dive/mil": None,
     "dive/mp": None,
+    "dive/sets-at-full-rate": None,
 }  # fmt: skip
 RATES = {"rate-low": "5e-4", "": "1e-3", "rate-high": "2e-3"}  # the variants that only change it, and the recipes
 ALPHAS = {

@@ -127,7 +127,7 @@ def main_table(runs: dict[str, Runs], alone: dict[str, Alone]) -> str:
             *(each.told(f"{FOLDS}/{figure}") for figure in ("i2t/r@1", "t2i/r@1", "rsum")),
             *(each.told(figure) if many else "" for figure in ("i2t/r@1", "t2i/r@1", "rsum")),
             f"{1e3 * step:.1f} ms",
-            f"{1e6 * pair:.2f} µs",
+            f"{1e6 * pair:.2f} µs" if pair >= 1e-6 else f"{1e9 * pair:.0f} ns",
             _gib(each.mean("train_bytes")),
             f"{each.mean('parameters') / 1e6:.1f}",
         ])  # fmt: skip

@@ -65,8 +65,8 @@ class CAMPConfig:
     aggregation: `attention`, equation 10; `multi-head`, the authors' two-layer MLP to `heads` heads; `mean`
     similarity: `mlp`, equation 13; `cosine`; `dot`
     joint: what the MLP sees of v* and t*: their sum (`add`) or both (`concat`)
-    normalise: regions and words begin with a length of sqrt(d), so that neither side drowns the other: a Linear of
-        features of length 40 is 30 times as large as a new GRU's states
+    normalise: regions and words begin with a length of sqrt(d), so that neither drowns the other: a Linear of strong
+        features is some sixty times as long as the states of a new GRU
     revised: the changes of the authors' `gate_fusion_new`: query and key maps apart, a second attention among the
         messages, which are then l2-normalised, no bias in the fusion, v* and t* l2-normalised
     """
