@@ -227,6 +227,8 @@ def feature_rows(row: Row, sizes: Sizes, device: torch.device, args: argparse.Na
             kinds["pools-aside"] = Steps
         if row.name in COMPILED:
             kinds["compiled"] = Steps
+        if row.name == "mmca" and args.mmca_text == "bert":
+            kinds["held sentences"] = Steps
         differences: dict[str, Any] = {}
         if not args.no_check:
             for precision in dict.fromkeys(("float32", args.precision)):
@@ -234,12 +236,13 @@ def feature_rows(row: Row, sizes: Sizes, device: torch.device, args: argparse.Na
                 release(device)
         trainers, peaks = {}, {}
         for name, kind in kinds.items():
-            told = replace(recipe, training=replace(recipe.training, compile=name == "compiled"))
+            changed = {"compile": name == "compiled", "hold_sentences": name == "held sentences"}
+            told = replace(recipe, training=replace(recipe.training, **changed))
             build = partial(built, kind, told, splits, place, name, device, sizes)
             trainers[name], peaks[name] = with_peak(build, args.warm_up, device)
             if name == "pools-aside":
                 pools_aside(trainers[name])
-            if name in ("as it is", "compiled"):
+            if name in ("as it is", "compiled", "held sentences"):
                 look_inside(trainers[name], batches_of(trainers[name]), args)
         times = in_turns({name: stepping(trainer) for name, trainer in trainers.items()}, args.steps, device)
         about = told_of(row, args)

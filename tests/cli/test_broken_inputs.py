@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -223,12 +222,10 @@ def test_a_place_that_cannot_be_written(place: Path, capsys: pytest.CaptureFixtu
 
 def small_files(arguments: list[str], folder: Path, most: int) -> subprocess.CompletedProcess[str]:
     """A command on a disk that takes no file of more than so many bytes."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-    command = [sys.executable, "-m", "diptych", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, preexec_fn=limit, check=False)
+    # Not by a `preexec_fn`: a process with threads, as tests before may have left some, should not fork.
+    limit = f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most})); "
+    command = [sys.executable, "-c", limit + "runpy.run_module('diptych', run_name='__main__', alter_sys=True)"]
+    return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(place: Path) -> None:

@@ -14,7 +14,7 @@ from diptych.data.tokens import WordTokenizer
 from diptych.data.vocabulary import Vocabulary
 from diptych.training import loop, signals
 from diptych.training.batches import Augmentation, Batch, RunDataset, epoch_batches
-from diptych.training.held_features import HeldFeatures, RegionRows, hold, hold_splits
+from diptych.training.held_features import HeldFeatures, HeldRows, hold, hold_splits
 from diptych.training.loop import Device, train
 from diptych.training.start import build_for
 from diptych.training.validation import validate
@@ -48,7 +48,7 @@ def batches(data: Collection, drop: float, starts: torch.Tensor | None, rank: in
 
 
 def same(asked: Batch, ordinary: Batch, held: HeldFeatures) -> None:
-    assert isinstance(asked.images, RegionRows)
+    assert isinstance(asked.images, HeldRows)
     assert isinstance(ordinary.images, LocalFeatures)
     images = held.cut(asked.images)
     assert images.vectors.dtype == torch.float32
@@ -78,7 +78,7 @@ def test_a_step_sees_what_it_would_have_read(drop: float, make: type[Collection]
 def test_a_gpu_cuts_what_it_holds(drop: float) -> None:
     data, gpu = toy.collection(), torch.device("cuda")
     asked = batches(replace(data, features=None), drop, HeldFeatures.load(data, CPU).starts)[0, 0].images
-    assert isinstance(asked, RegionRows)
+    assert isinstance(asked, HeldRows)
     there, here = HeldFeatures.load(data, gpu).cut(asked.to(gpu)), HeldFeatures.load(data, CPU).cut(asked)
     assert torch.equal(there.vectors.cpu(), here.vectors)
     assert (there.real is None) == (here.real is None)
@@ -190,7 +190,7 @@ def test_batches_only_say_what_to_take(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(loop.Trainer, "_step", noted)
     train(toy.recipe(epochs=1, hold_features=True), tmp_path / "run", Device("cpu"), toy.splits())
     assert seen
-    assert all(isinstance(images, RegionRows) for images in seen)
+    assert all(isinstance(images, HeldRows) for images in seen)
 
 
 def test_a_held_collection_that_is_cut_keeps_to_its_own_pictures() -> None:

@@ -378,7 +378,7 @@ def test_every_key_has_a_test() -> None:
     here = {"epochs", "augment", "hold_pictures", "evaluate_epochs", "checkpoint_steps", "patience", "precision"}
     elsewhere = {"compile", "tensorboard", "wandb"}  # test_compiled.py, test_loop.py, test_trackers.py
     here |= {"neighbours"}
-    elsewhere |= {"hold_features"}  # test_held_features.py
+    elsewhere |= {"hold_features", "hold_sentences"}  # test_held_features.py, test_held_sentences.py
     assert held | here | elsewhere == {f.name for f in fields(TrainingConfig)}
 
 

@@ -123,6 +123,13 @@ class Tokens:
         return moved
 
 
+@dataclass(frozen=True)
+class ReadTokens(Tokens):
+    """Sentences that a frozen backbone has read before: its last hidden states (n, pieces, h) with their tokens."""
+
+    hidden: Tensor
+
+
 def pad_regions(items: Sequence[Regions | np.ndarray], names: Sequence[str] | None = None) -> LocalFeatures:
     """Stack pictures' local features, padding to the largest set; `names` are the pictures', for errors."""
     vectors = [np.asarray(i.vectors if isinstance(i, Regions) else i, dtype=np.float32) for i in items]

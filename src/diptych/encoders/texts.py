@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from diptych.common.bounds import check_bounds
 from diptych.common.errors import DiptychError
 from diptych.common.hub import from_hub
-from diptych.data.batches import Tokens
+from diptych.data.batches import ReadTokens, Tokens
 from diptych.encoders.bert import Bert, BertConfig
 from diptych.encoders.encoded import Encoded
 from diptych.encoders.images import xavier_linear
@@ -178,12 +178,17 @@ class TransformerEncoder(nn.Module):
             self.backbone.eval()
         return self
 
-    def forward(self, batch: Tokens) -> Encoded:
-        """(n, pieces) -> (n, pieces, d)."""
+    def read(self, batch: Tokens) -> Tensor:
+        """The backbone's last hidden states: (n, pieces) -> (n, pieces, h)."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.frozen):
             hidden: Tensor = self.backbone(
                 input_ids=batch.ids, attention_mask=batch.mask.to(torch.long)
             ).last_hidden_state
+        return hidden
+
+    def forward(self, batch: Tokens) -> Encoded:
+        """(n, pieces) -> (n, pieces, d)."""
+        hidden = batch.hidden if isinstance(batch, ReadTokens) else self.read(batch)
         vectors = self.fc(hidden)
         return Encoded(vectors, batch.mask, vectors[:, 0], hidden)
 

@@ -65,6 +65,7 @@ def split(batch: Batch, count: int) -> list[Batch]:
     """
     images = batch.images
     assert isinstance(images, Pixels | LocalFeatures)
+    assert isinstance(batch.texts, Tokens)
     count = min(count, len(images), len(batch.texts))
     pictures = torch.arange(len(images)).tensor_split(count)
     sentences = torch.arange(len(batch.texts)).tensor_split(count)

@@ -24,7 +24,7 @@ from diptych.data.tokens import Tokenizer
 from diptych.encoders.backbones import Preprocess
 from diptych.encoders.preprocess import augment as augment_picture
 from diptych.encoders.size_augmentation import drop_regions, drop_words
-from diptych.training.held_features import RegionRows, choose_rows
+from diptych.training.held_features import HeldRows, choose_rows
 from diptych.training.held_pictures import Views, draw_views
 from diptych.training.neighbours import group_alike
 from diptych.training.signals import leave_signals_to_the_trainer
@@ -37,12 +37,12 @@ Pair = tuple[int, int]  # picture, and which of its captions
 class Batch:
     """One step's share of one process.
 
-    texts: the captions, and behind them foils: sentences that are nobody's
+    texts: the captions, and behind them foils: sentences that are nobody's; of held sentences, which
     picture_ids: (n,), positions of the pictures in the collection; owners: (m,), each caption's picture in the batch
     """
 
-    images: ImageBatch | Views | RegionRows
-    texts: Tokens
+    images: ImageBatch | Views | HeldRows
+    texts: Tokens | HeldRows
     picture_ids: Tensor
     owners: Tensor
 
@@ -133,6 +133,7 @@ class RunDataset(Dataset[Batch]):
         held_side: int | None = None,
         columns: int = 1,
         held_starts: Tensor | None = None,
+        held_sentences: Tensor | None = None,
     ) -> None:
         self.collection = collection
         self.tokenizer = tokenizer
@@ -144,6 +145,9 @@ class RunDataset(Dataset[Batch]):
         self.world = world
         self.held_side = held_side  # of pictures that are held elsewhere: batches then only say what to cut
         self.held_starts = held_starts  # of features that are held elsewhere: batches then only say which
+        self.held_sentences = held_sentences  # where each begins among tokens that are held elsewhere
+        counts = [len(item.sentences) for item in collection.items]
+        self._first = np.concatenate([[0], np.cumsum(counts)])  # of each picture's sentences among all
         self.columns = columns  # what the length of padded sentences is a multiple of
         self._ids: dict[Pair, array[int]] = {}
 
@@ -165,7 +169,9 @@ class RunDataset(Dataset[Batch]):
             owners=torch.tensor([position[picture] for picture, _ in pairs]),
         )
 
-    def _texts(self, pairs: list[Pair], generator: torch.Generator) -> Tokens:
+    def _texts(self, pairs: list[Pair], generator: torch.Generator) -> Tokens | HeldRows:
+        if self.held_sentences is not None:
+            return choose_rows(self.held_sentences, [int(self._first[picture]) + caption for picture, caption in pairs])
         ids = [self._sentence(pair) for pair in pairs]
         ids += [self.tokenizer.ids(text) for text in self._foils(pairs, generator)]
         if self.augmentation.drop_words > 0:
@@ -198,7 +204,7 @@ class RunDataset(Dataset[Batch]):
             self._ids[pair] = ids
         return ids.tolist()
 
-    def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch | Views | RegionRows:
+    def _images(self, pictures: list[int], generator: torch.Generator) -> ImageBatch | Views | HeldRows:
         if self.held_starts is not None:
             return choose_rows(self.held_starts, pictures, self.augmentation.drop_regions, generator)
         if self.held_side is not None:

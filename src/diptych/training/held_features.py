@@ -20,8 +20,8 @@ CHUNK = 256  # pictures that go to the device, or through an encoder, at once
 
 
 @dataclass(frozen=True)
-class RegionRows(Masked):
-    """What a step sees of held features: rows (n, regions) of the held vectors, mask (n, regions)."""
+class HeldRows(Masked):
+    """What a step sees of what is held: rows (n, k) of the held vectors, mask (n, k)."""
 
     rows: Tensor
     mask: Tensor
@@ -29,30 +29,31 @@ class RegionRows(Masked):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def to(self, device: torch.device | str) -> "RegionRows":
+    def to(self, device: torch.device | str) -> "HeldRows":
         """The same on another device."""
-        moved = RegionRows(self.rows.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))
+        moved = HeldRows(self.rows.to(device, non_blocking=True), self.mask.to(device, non_blocking=True))
         return moved.knowing(self)
 
-    def pin_memory(self) -> "RegionRows":
+    def pin_memory(self) -> "HeldRows":
         """The same in memory from which a GPU copies while other work goes on."""
-        return RegionRows(self.rows.pin_memory(), self.mask.pin_memory()).knowing(self)
+        return HeldRows(self.rows.pin_memory(), self.mask.pin_memory()).knowing(self)
 
 
 def choose_rows(
-    starts: Tensor, pictures: Sequence[int], drop: float = 0.0, generator: torch.Generator | None = None
-) -> RegionRows:
-    """The rows of some pictures' regions, in order; with `drop`, those that size augmentation leaves.
+    starts: Tensor, sets: Sequence[int], drop: float = 0.0, generator: torch.Generator | None = None
+) -> HeldRows:
+    """The rows of some pictures' regions, or of sentences' tokens, in order; with `drop`, those that size augmentation
+    leaves.
 
-    starts: (pictures + 1,), where each picture's regions begin among all
+    starts: (sets + 1,), where each set begins among all vectors
     """
-    chosen = torch.tensor(pictures)
+    chosen = torch.tensor(sets)
     begin, lengths = starts[chosen], starts[chosen + 1] - starts[chosen]
     places = torch.arange(max(1, int(lengths.max()))).expand(len(chosen), -1)
     mask = places < lengths.unsqueeze(1)
     if drop > 0:
         places, mask = stay(mask, drop, generator)
-    return RegionRows((begin.unsqueeze(1) + places).masked_fill(~mask, 0), mask)
+    return HeldRows((begin.unsqueeze(1) + places).masked_fill(~mask, 0), mask)
 
 
 class HeldFeatures:
@@ -79,7 +80,7 @@ class HeldFeatures:
         shapes = [(len(found.vectors), found.vectors.dtype) for found in map(features.__getitem__, rows)]
         starts = torch.tensor([0, *(count for count, _ in shapes)]).cumsum(0)
         dtype = torch.float16 if {stored for _, stored in shapes} == {np.dtype(np.float16)} else torch.float32
-        vectors = _empty(int(starts[-1]), features.dim, dtype, device)
+        vectors = empty(int(starts[-1]), features.dim, dtype, device, "training.hold_features")
         with progress_bar("pictures") as bar:
             task = bar.add_task("features to the device", total=n, note="")
             for begin in range(0, n, CHUNK):
@@ -104,7 +105,7 @@ class HeldFeatures:
     def __getitem__(self, row: int) -> Regions:
         return Regions(self.vectors[int(self.starts[row]) : int(self.starts[row + 1])].cpu().numpy())
 
-    def cut(self, asked: RegionRows) -> LocalFeatures:
+    def cut(self, asked: HeldRows) -> LocalFeatures:
         """The regions that a step asks for, in float32; `asked` is on the same device."""
         vectors = self.vectors[asked.rows].to(torch.float32)
         return LocalFeatures(vectors.masked_fill_(~asked.mask.unsqueeze(-1), 0), asked.mask).knowing(asked)
@@ -119,13 +120,14 @@ class HeldFeatures:
         return type(parts[0]).cat(parts)
 
 
-def _empty(rows: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def empty(rows: int, dim: int, dtype: torch.dtype, device: torch.device, key: str) -> Tensor:
+    """Room for so many vectors; where a device has none, an error that names the recipe's key."""
     try:
         return torch.empty(rows, dim, dtype=dtype, device=device)
     except RuntimeError:
         needed = rows * dim * dtype.itemsize / 2**30
         raise DiptychError(
-            f"training.hold_features: {rows:,} regions of {dim} numbers take {needed:.1f} GiB, more than {device} has"
+            f"{key}: {rows:,} vectors of {dim} numbers take {needed:.1f} GiB, more than {device} has"
         ) from None
 
 

@@ -39,8 +39,9 @@ from diptych.training.data_share import DataShare
 from diptych.training.environment import Environment
 from diptych.training.gather import gather
 from diptych.training.gradients import clip_gradients, loss_scaler
-from diptych.training.held_features import HeldFeatures, RegionRows, hold_splits
+from diptych.training.held_features import HeldFeatures, HeldRows, hold_splits
 from diptych.training.held_pictures import HeldPictures, Views, decode_pixels
+from diptych.training.held_sentences import HeldSentences
 from diptych.training.log import Measured, TrainingLog
 from diptych.training.losses.base import Loss
 from diptych.training.losses.catalog import build_loss
@@ -248,6 +249,9 @@ class Trainer:
             splits = hold_splits(splits, fabric.device)
             assert isinstance(splits.train.features, HeldFeatures)
             self.held_features = splits.train.features
+        self.held_sentences = None
+        if self.config.hold_sentences:
+            self.held_sentences = HeldSentences.read(splits.train, self.matcher, half_of(self.config.precision))
         self.splits = splits
         # What is on the device stays with this process; those that prepare batches only say what to take of it.
         self.prepared = splits.train if self.held_features is None else replace(splits.train, features=None)
@@ -263,6 +267,7 @@ class Trainer:
             self.config.hold_pictures,
             columns(matcher) if self.config.compile else 1,
             None if self.held_features is None else self.held_features.starts,
+            None if self.held_sentences is None else self.held_sentences.starts,
         )
 
     def _batches(self) -> partial[list[list[Pair]]]:
@@ -343,9 +348,12 @@ class Trainer:
         if isinstance(batch.images, Views):
             assert self.held is not None
             batch = replace(batch, images=self.held.cut(batch.images))
-        elif isinstance(batch.images, RegionRows):
+        elif isinstance(batch.images, HeldRows):
             assert self.held_features is not None
             batch = replace(batch, images=self.held_features.cut(batch.images))
+        if isinstance(batch.texts, HeldRows):
+            assert self.held_sentences is not None
+            batch = replace(batch, texts=self.held_sentences.cut(batch.texts))
         self.optimiser.zero_grad(set_to_none=True)
         parts = Parts(batch, self.config.accumulate, self._encode_part) if self.config.accumulate > 1 else None
         if parts is None:

