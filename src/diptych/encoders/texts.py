@@ -154,6 +154,7 @@ class TransformerEncoder(nn.Module):
     def __init__(self, config: TransformerConfig, dim: int, assets: Path | None) -> None:
         super().__init__()
         self.config = config
+        self.frozen = config.frozen  # `read` then says the same of a sentence every time
         self.backbone = load_text_backbone(config.name, None if self.external else assets)
         self.fc = xavier_linear(self.backbone.config.hidden_size, dim)
         if config.frozen:

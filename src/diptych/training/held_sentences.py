@@ -1,6 +1,6 @@
 """What a frozen text backbone makes of the training sentences: computed once, and held on the training device."""
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -9,7 +9,6 @@ from diptych.common.errors import DiptychError
 from diptych.common.progress import progress_bar
 from diptych.data.batches import ReadTokens
 from diptych.data.collection import Collection
-from diptych.encoders.texts import TransformerEncoder
 from diptych.matchers.base import Matcher
 from diptych.training.held_features import HeldRows, empty
 
@@ -29,9 +28,10 @@ class HeldSentences:
     @classmethod
     def read(cls, collection: Collection, matcher: Matcher, half: torch.dtype | None = None) -> Self:
         """All sentences of a collection through the backbone; half: what products are computed in, and kept in."""
-        encoder, device = matcher.text_encoder, matcher.device
-        if not (isinstance(encoder, TransformerEncoder) and encoder.config.frozen):
+        encoder: Any = matcher.text_encoder
+        if not getattr(encoder, "frozen", False):
             raise DiptychError("training.hold_sentences: expected a frozen text backbone (model.text.frozen)")
+        device = matcher.device
         sentences = [matcher.tokenizer.ids(text) for text in collection.captions()[0]]
         lengths = torch.tensor([len(ids) for ids in sentences])
         starts = torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)])
