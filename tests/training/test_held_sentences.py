@@ -117,7 +117,7 @@ def test_batches_only_say_which(tiny_bert: str, tmp_path: Path, monkeypatch: pyt
 
 def test_what_is_trained_or_changed_cannot_be_held(tiny_bert: str, tmp_path: Path) -> None:
     recipe = recipe_of(tiny_bert, frozen=False, hold_sentences=True)
-    with pytest.raises(DiptychError, match="hold_sentences: expected model.text of the kind transformer"):
+    with pytest.raises(DiptychError, match=r"hold_sentences: expected model\.text of kind"):
         train(recipe, tmp_path / "trained", Device("cpu"), toy.splits())
     with pytest.raises(DiptychError, match="with frozen = true"):
         train(toy.recipe(hold_sentences=True), tmp_path / "gru", Device("cpu"), toy.splits())

@@ -30,7 +30,7 @@ class HeldSentences:
         """All sentences of a collection through the backbone; half: what products are computed in, and kept in."""
         encoder: Any = matcher.text_encoder
         if not getattr(encoder, "frozen", False):
-            raise DiptychError("training.hold_sentences: expected model.text of the kind transformer with frozen = true")
+            raise DiptychError("training.hold_sentences: expected model.text of kind 'transformer' with frozen = true")
         device = matcher.device
         sentences = [matcher.tokenizer.ids(text) for text in collection.captions()[0]]
         lengths = torch.tensor([len(ids) for ids in sentences])
