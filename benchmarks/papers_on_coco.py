@@ -1,6 +1,6 @@
 """The papers' models on COCO: every recipe, its seeds, ablations and rates, one after another.
 
-    python benchmarks/papers_on_coco.py --data data/coco --karpathy dataset_coco.json --minutes 25 --at-once 6
+    python benchmarks/papers_on_coco.py --data data/coco --karpathy dataset_coco.json --minutes 25 --at-once 7
     python benchmarks/papers_on_coco.py --data data/coco --parts main --seeds 1        # the seven main rows alone
     python benchmarks/papers_on_coco.py --data data/coco --list                        # what would be done
 

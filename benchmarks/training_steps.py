@@ -9,7 +9,7 @@ The recipes of COCO are taken as they are, with 128 captions a step, each with i
 features of 36 x 2048 that are held on the device, random sentences of 16 tokens. A step is the training loop's own:
 encoding in half precision, scores, loss, backward pass, clipping, optimiser. Contenders are the loop as it is, and the
 same loop where the matcher scores all pairs with gradient: at once, and for CAMP also 16 pictures at a time, computed
-again in the backward pass.
+again in the backward pass. For MMCA with its BERT also the loop with sentences held.
 
 Before it is timed, one step from the same weights is compared with the plain one: the loss, and for each parameter the
 largest difference of its gradient over the largest number in it; in float32 without TF32, and in half precision.
