@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from diptych.common.process_group import before_group, end_group
 from diptych.data.batches import Tokens
 from diptych.data.collection import Collection
 from diptych.data.tokens import WordTokenizer, encode
@@ -72,11 +73,12 @@ def _named(matcher: Matcher) -> list[tuple[str, torch.nn.Parameter]]:
 
 def work(rank: int, world: int, folder: str) -> None:
     torch.set_num_threads(1)
+    before_group()
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=world)
     for name in CASES:
         torch.save(gradients(name, rank, world), f"{folder}/{name}-{rank}.pt")
     dist.barrier()  # a process that leaves early would tear the other's connection
-    dist.destroy_process_group()
+    end_group()
 
 
 def test_two_processes_give_the_gradients_of_one(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The training loop: a recipe in, a run folder out. Killed anywhere, it goes on from its last checkpoint."""
 
+import atexit
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -16,6 +17,7 @@ from diptych.common.device import pick_device, processes_of
 from diptych.common.errors import DiptychError
 from diptych.common.fused import has_kernels
 from diptych.common.precision import half_of
+from diptych.common.process_group import end_group
 from diptych.common.progress import progress_bar, span
 from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
@@ -163,6 +165,8 @@ def launch(recipe: Recipe, device: Device) -> Any:
         strategy="ddp" if several else "auto",
         precision=PRECISIONS[recipe.training.precision],
     )
+    if several:
+        atexit.register(end_group)  # Fabric sees to NCCL's alone
     fabric.launch()
     return fabric
 

@@ -1,27 +1,18 @@
 import json
 import os
 import signal
-import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from diptych.search.index import Index
 from diptych.search.stores.address import open_store
+from tests.processes import in_group
 from tests.search import tiny
 
 
 def start(world: int, arguments: list[str]) -> "list[subprocess.Popen[str]]":
-    """The processes that torchrun would start."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tests.search.filling.bulk_run", *arguments, "--json"]
-    common = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    own = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(world)]
-    pipe = subprocess.PIPE
-    return [subprocess.Popen(command, env=os.environ | common | o, stdout=pipe, stderr=pipe, text=True) for o in own]
+    return in_group(world, ["-m", "tests.search.filling.bulk_run", *arguments, "--json"])
 
 
 def test_processes_fill_one_store_each_picture_once_also_after_a_kill(vse_folder: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from diptych.common.device import processes_of
 from diptych.common.errors import DiptychError
+from diptych.common.process_group import before_group, end_group
 from diptych.search.filling.new_entry import NewEntry, Outcome
 from diptych.search.filling.sync import Embed
 
@@ -37,6 +38,7 @@ def together() -> Iterator[None]:
     """Join the other processes; the first one lets them go at the end, also after an error."""
     import torch.distributed as dist
 
+    before_group()
     dist.init_process_group("gloo", timeout=PATIENCE)
     try:
         yield
@@ -45,7 +47,7 @@ def together() -> Iterator[None]:
             if is_first():
                 _send([None] * world_size())
         finally:
-            dist.destroy_process_group()
+            end_group()
 
 
 def hand_out(embed: Embed, settings: dict[str, Any]) -> Embed:
