@@ -21,11 +21,11 @@ def _closeness(side: Kept) -> Tensor:
     slots = side.tensors()["slots"].masked_fill(~side.mask.unsqueeze(-1), 0)  # whatever pads hold
     with torch.autocast(slots.device.type, enabled=False):
         unit = l2(slots.to(torch.promote_types(slots.dtype, torch.float32)))
+        real = side.mask.to(unit.dtype)
+        pairs = torch.triu(real.unsqueeze(2) * real.unsqueeze(1), 1)
         # Of unit vectors, ‖s - t‖² = 2 - 2 s.t.
-        closeness = torch.exp(-4 * (1 - unit @ unit.transpose(1, 2)))
-        k, other = torch.triu_indices(slots.shape[1], slots.shape[1], offset=1, device=slots.device)
-        real = side.mask[:, k] & side.mask[:, other]
-        return (closeness[:, k, other] * real).sum() / real.sum().clamp(min=1)
+        closeness = torch.exp(4 * (unit @ unit.transpose(1, 2)) - 4)
+        return (closeness * pairs).sum() / pairs.sum().clamp(min=1)
 
 
 DIVERSITY = LossTerm(diversity, needs=("slots",))

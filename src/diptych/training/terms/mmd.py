@@ -14,7 +14,9 @@ def mmd(images: Kept, texts: Kept) -> Tensor:
     """
     with torch.autocast(images.device.type, enabled=False):
         (x, p), (y, q) = _weighed(images), _weighed(texts)
-        return p @ _kernel(x, x) @ p - 2 * p @ _kernel(x, y) @ q + q @ _kernel(y, y) @ q
+        # The three means are one sum over all pairs of vectors, in which those of sentences count negatively.
+        z, share = torch.cat([x, y]), torch.cat([p, -q])
+        return share @ _kernel(z) @ share
 
 
 def _weighed(side: Kept) -> tuple[Tensor, Tensor]:
@@ -27,8 +29,10 @@ def _weighed(side: Kept) -> tuple[Tensor, Tensor]:
     return vectors.to(real.dtype), real / real.sum()
 
 
-def _kernel(x: Tensor, y: Tensor) -> Tensor:
-    squared = (x * x).sum(-1, keepdim=True) + (y * y).sum(-1) - 2 * x @ y.T
+def _kernel(z: Tensor) -> Tensor:
+    """Of every vector with every vector: (n, d) -> (n, n)."""
+    lengths = (z * z).sum(-1)
+    squared = torch.addmm(lengths.unsqueeze(1) + lengths, z, z.T, alpha=-2)
     # The root has no slope at 0, where a vector meets itself or its double: those pairs are constant.
     near = squared < 1e-6
     return torch.exp(-0.5 * squared.masked_fill(near, 1).sqrt().masked_fill(near, 0))
