@@ -227,6 +227,8 @@ def feature_rows(row: Row, sizes: Sizes, device: torch.device, args: argparse.Na
             kinds["pools-aside"] = Steps
         if row.name in COMPILED:
             kinds["compiled"] = Steps
+            if "cuda-graphs" in args.tried:
+                kinds["compiled, cuda-graphs"] = Steps
         if row.name == "mmca" and args.mmca_text == "bert":
             kinds["held sentences"] = Steps
         differences: dict[str, Any] = {}
@@ -236,13 +238,15 @@ def feature_rows(row: Row, sizes: Sizes, device: torch.device, args: argparse.Na
                 release(device)
         trainers, peaks = {}, {}
         for name, kind in kinds.items():
-            changed = {"compile": name == "compiled", "hold_sentences": name == "held sentences"}
+            changed = {"compile": name.startswith("compiled"), "hold_sentences": name == "held sentences"}
             told = replace(recipe, training=replace(recipe.training, **changed))
             build = partial(built, kind, told, splits, place, name, device, sizes)
-            trainers[name], peaks[name] = with_peak(build, args.warm_up, device)
+            # What is compiled is so at the first steps, of which building does a few.
+            with torch._inductor.config.patch("triton.cudagraphs", name.endswith("cuda-graphs")):
+                trainers[name], peaks[name] = with_peak(build, args.warm_up, device)
             if name == "pools-aside":
                 pools_aside(trainers[name])
-            if name in ("as it is", "compiled", "held sentences"):
+            if name.startswith(("as it is", "compiled", "held sentences")):
                 look_inside(trainers[name], batches_of(trainers[name]), args)
         times = in_turns({name: stepping(trainer) for name, trainer in trainers.items()}, args.steps, device)
         about = told_of(row, args)
