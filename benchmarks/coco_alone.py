@@ -43,8 +43,11 @@ FOLD, FOLD_ON_CPU = 1000, 100
 
 def measure_alone(
     trials: Sequence[Trial], path: Path, splits: Splits, device: torch.device, until: float | None
-) -> None:
-    """Add to `path` what is not there yet, a row a trial, until a time on the clock of `time.monotonic`."""
+) -> int:
+    """Add to `path` what is not there yet, a row a trial, until a time on the clock of `time.monotonic`.
+
+    Returns how many are left.
+    """
     rows: dict[str, Any] = read_json(path)["rows"] if path.exists() else {}
     for trial in trials:
         name = f"{trial.recipe.name}/{trial.variant}"
@@ -55,6 +58,7 @@ def measure_alone(
         rows[name] = told | scored(matcher, splits.test, half_of(trial.recipe.training.precision))
         write_json(path, {"device": hardware(device), "rows": rows})
         print(f"{name}, alone: {told}", file=sys.stderr)
+    return sum(f"{trial.recipe.name}/{trial.variant}" not in rows for trial in trials)
 
 
 def seconds_of_a_step(trial: Trial, splits: Splits, device: torch.device) -> float:

@@ -45,7 +45,7 @@ from diptych.training.ablation import MAIN, Trial, plan
 from diptych.training.data import Splits
 from diptych.training.held_features import HeldFeatures, hold, hold_splits
 from diptych.training.recipe import variant_names
-from diptych.training.series import SCORES, SeriesEntry, record_folder, run_series
+from diptych.training.series import SCORES, SeriesEnd, SeriesEntry, record_folder, run_series
 
 ROOT = Path(__file__).parent.parent
 BACKBONE, SIZE = "efficientnet-lite2", 224
@@ -65,14 +65,15 @@ def main() -> None:
     args = arguments()
     until = None if args.minutes is None else time.monotonic() + 60 * args.minutes
     first, others, rest = entries(args)
+    every, splits = [*(first if "main" in args.parts else []), *others, *rest], None
     if args.list:
-        for entry in [*first, *others, *rest]:
+        for entry in every:
             print(f"{'done' if is_done(args, entry) else 'to do':6}{entry.name}")
         return
     device, parts = pick_device(args.device), read_parts(args)
     if args.shared > 1 and device.type == "cuda":
-        torch.cuda.set_per_process_memory_fraction(1 / args.shared)  # scoring takes what is free, and all ask
-    every, splits = [*first, *others, *rest], None
+        with torch.cuda.device(device):
+            torch.cuda.set_per_process_memory_fraction(1 / args.shared)  # scoring takes what is free, and all ask
     if args.at_once > 1 and sum(not is_done(args, entry) for entry in every) > 1:
         prepare(args, parts, device)  # once, before they all want it
         failed = in_processes(args, until)
@@ -81,18 +82,22 @@ def main() -> None:
         end = run_series(every, args.results, splits, args.device, until, args.fold, args.shared)
         failed = list(end.failed)
     after = {"alone", "rerank"} & set(args.parts)
-    if after and all(is_done(args, entry) for entry in first):
+    left = sum(not is_done(args, entry) for entry in every)
+    if after and not all(is_done(args, entry) for entry in first):
+        print(f"{' and '.join(sorted(after))}: not before the main rows with the first seed are done")
+        left += len(after)
+    elif after:
         splits = splits or read_splits(args, parts, device)
-        make_again(args, first, splits, until)
+        failed += make_again(args, first, splits, until).failed
         if "alone" in after:
-            measure_alone([entry.trial for entry in first], args.results / "alone.json", splits, device, until)
+            trials = [entry.trial for entry in first]
+            left += measure_alone(trials, args.results / "alone.json", splits, device, until)
         if "rerank" in after:
-            rerank(args, first, splits, device)
+            left += rerank(args, first, splits, device)
     for told in failed:
         print(f"failed: {told}")
     if args.shared > 1:  # the process that began this one tells what is left
         sys.exit(1 if failed else 0)
-    left = sum(not is_done(args, entry) for entry in every)
     print(f"{left} left; the same command goes on" if left else "all done")
     sys.exit(1 if failed else 0)
 
@@ -128,7 +133,7 @@ def entries(args: argparse.Namespace) -> tuple[list[SeriesEntry], list[SeriesEnt
         path = ROOT / "recipes" / f"{kind}-coco-grid.toml"
         return plan(path, args.runs / path.stem, [variant], seeds, tuple(args.set))
 
-    seeds = range(args.seeds) if "main" in args.parts else range(0)
+    seeds = range(args.seeds if "main" in args.parts else 1)  # the first is also what other parts are measured on
     rows = [SeriesEntry(trial, whole=True) for kind, variant in ROWS for trial in trials(kind, variant, seeds)]
     rows.sort(key=lambda entry: entry.trial.seed)
     rest = []
@@ -184,22 +189,30 @@ def with_coco_ids(test: Collection, karpathy: Collection) -> Collection:
     return replace(test, items=[replace(item, sentences=theirs[coco_number(item.id)]) for item in test.items])
 
 
-def make_again(args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Splits, until: float | None) -> None:
+def make_again(
+    args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Splits, until: float | None
+) -> SeriesEnd:
     """Train what another machine trained, whose figures are here and whose weights and scores are not."""
-    gone = [entry for entry in first if not (entry.trial.run / SCORES).exists()]
-    run_series(gone, args.runs / "again", splits, args.device, until, args.fold)
+    gone, again = [entry for entry in first if not (entry.trial.run / SCORES).exists()], args.runs / "again"
+    for entry in gone:
+        (record_folder(again, entry.trial) / "trial.json").unlink(missing_ok=True)  # its scores were there once
+    return run_series(gone, again, splits, args.device, until, args.fold)
 
 
-def rerank(args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Splits, device: torch.device) -> None:
-    """What each slow model makes of the best of the fast one, fold by fold, at every depth with every fusion."""
+def rerank(args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Splits, device: torch.device) -> int:
+    """What each slow model makes of the best of the fast one, fold by fold, at every depth with every fusion.
+
+    Returns how many slow models are left for want of scores.
+    """
     runs = {entry.trial.recipe.name: entry for entry in first if entry.trial.variant == MAIN}
-    owners = splits.test.captions()[1]
+    owners, left = splits.test.captions()[1], 0
     for slow in SLOW:
         path = args.results / "rerank" / f"{FAST}-{slow}.json"
         pair = [runs[f"{kind}-coco-grid"] for kind in (FAST, slow) if f"{kind}-coco-grid" in runs]
         if path.exists() or len(pair) < 2:
             continue
         if not all((entry.trial.run / SCORES).exists() for entry in pair):
+            left += 1
             continue
         scores = [np.load(entry.trial.run / SCORES, mmap_mode="r") for entry in pair]
         points: dict[tuple[float, Fusion], list[dict[str, float]]] = {}
@@ -215,6 +228,7 @@ def rerank(args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Split
         seconds = second_stage_seconds(pair[1].trial, splits.test, device)
         write_json(path, {"fast": FAST, "slow": slow, "fold": args.fold, "points": means, "query_seconds": seconds})
         print(f"re-ranked by {slow}", file=sys.stderr)
+    return left
 
 
 def second_stage_seconds(trial: Trial, test: Collection, device: torch.device) -> dict[str, float]:

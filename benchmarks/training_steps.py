@@ -9,18 +9,20 @@ The recipes of COCO are taken as they are, with 128 captions a step, each with i
 features of 36 x 2048 that are held on the device, random sentences of 16 tokens. A step is the training loop's own:
 encoding in half precision, scores, loss, backward pass, clipping, optimiser. Contenders are the loop as it is, and the
 same loop where the matcher scores all pairs with gradient: at once, and for CAMP also 16 pictures at a time, computed
-again in the backward pass. For MMCA with its BERT also the loop with sentences held.
+again in the backward pass. For DivE and MMCA also the loop compiled, and for MMCA with its BERT with sentences held.
 
-Before it is timed, one step from the same weights is compared with the plain one: the loss, and for each parameter the
-largest difference of its gradient over the largest number in it; in float32 without TF32, and in half precision.
+Before it is timed, a step of the loop as it is is compared with the plain one's from the same weights: the loss, and
+for each parameter the largest difference of its gradient over the largest number in it; in float32 without TF32, and
+in half precision.
 Contenders take turns; a time is the median. Peak memory is of weights, optimiser and step, not of the held data. With
 `--syncs` every place that waits for the GPU within a step is told. MMCA's BERT has random weights; `--mmca-text gru`
 takes a GRU instead.
 
 The row `end-to-end` tunes the architecture of the shipped model on made JPEG files as recipes/default.toml does, eager
 and compiled, and tells which share of the time goes by in waiting for data. It needs the package
-efficientnet_lite_pytorch for the architecture; weights come from the shipped model, word embeddings are random. `--try`
-measures changes to it that are not in the package, several joined by +. One JSON object at the end.
+efficientnet_lite_pytorch for the architecture; weights come from the shipped model, word embeddings are random.
+`--try` measures changes to it that are not in the package, several joined by +; cuda-graphs also changes DivE's and
+MMCA's compiled steps, and pools-aside VSE∞'s. One JSON object at the end.
 """
 
 import argparse
@@ -69,6 +71,7 @@ from diptych.training.log import Measured
 from diptych.training.loop import Device, Trainer, launch
 from diptych.training.losses.catalog import build_loss
 from diptych.training.recipe import Recipe, read_recipe
+from diptych.training.terms.catalog import weighted_terms
 from scoring import VOCABULARY, device_name
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -165,6 +168,8 @@ def main() -> None:
     if args.toy or args.counted:
         counted_scores.PLAIN = 0  # else so few pairs would be scored with gradient at once
     torch.set_float32_matmul_precision("high")  # as a run sets it
+    dynamo: Any = torch._dynamo.config
+    dynamo.recompile_limit = 64  # contenders share their code, and each compiles it for itself
     rows: list[dict[str, Any]] = []
     told = f"{device_name(device)}, {args.precision}, {sizes.batch} captions a step"
     say(f"{told}\n{'model':14} {'contender':22} {'ms a step':>10} {'spread':>7} {'peak GiB':>9}  beside plain")
@@ -241,9 +246,9 @@ def feature_rows(row: Row, sizes: Sizes, device: torch.device, args: argparse.Na
             changed = {"compile": name.startswith("compiled"), "hold_sentences": name == "held sentences"}
             told = replace(recipe, training=replace(recipe.training, **changed))
             build = partial(built, kind, told, splits, place, name, device, sizes)
-            # What is compiled is so at the first steps, of which building does a few.
-            with torch._inductor.config.patch("triton.cudagraphs", name.endswith("cuda-graphs")):
-                trainers[name], peaks[name] = with_peak(build, args.warm_up, device)
+            if name.endswith("cuda-graphs"):
+                build = partial(captured, build)
+            trainers[name], peaks[name] = with_peak(build, args.warm_up, device)
             if name == "pools-aside":
                 pools_aside(trainers[name])
             if name.startswith(("as it is", "compiled", "held sentences")):
@@ -326,6 +331,19 @@ def built(
 ) -> Steps:
     """A run over local features that has not begun."""
     return trainer_of(kind, recipe, splits, folder / name, device, feature_matcher(recipe, sizes, folder))
+
+
+def captured(build: Callable[[], Steps]) -> Steps:
+    """The same with what is compiled captured in CUDA graphs."""
+    trainer, mode = build(), "reduce-overhead"
+    backbone: Any = getattr(trainer.matcher.text_encoder, "backbone", None)
+    if backbone is not None:
+        backbone.compile(dynamic=True, mode=mode)
+    for module in trainer.matcher.modules():
+        if getattr(module, "compiles", False):
+            module.compile(mode=mode)
+    trainer.weighted_terms = torch.compile(weighted_terms, mode=mode)
+    return trainer
 
 
 def trainer_of(
@@ -416,6 +434,7 @@ def with_peak(build: Callable[[], Steps], warm_up: int, device: torch.device) ->
     trainer = build()
     held = trainer.held_features.vectors.nbytes if trainer.held_features is not None else 0
     held += trainer.held.pixels.nbytes if trainer.held is not None else 0
+    held += trainer.held_sentences.hidden.nbytes if trainer.held_sentences is not None else 0
     step = stepping(trainer)
     for _ in range(warm_up):
         step()
@@ -521,8 +540,6 @@ def end_to_end(sizes: Sizes, device: torch.device, args: argparse.Namespace) -> 
     """The shipped model's architecture on made pictures, eager and compiled, and with each change that is tried."""
     if sizes == TOY:
         sizes = replace(sizes, batch=3)
-    dynamo: Any = torch._dynamo.config
-    dynamo.recompile_limit = 64  # contenders share their code, and each compiles it for itself
     if find_spec("efficientnet_lite_pytorch") is None:
         say(f"{END_TO_END:14} left out: the package efficientnet_lite_pytorch is not on the path")
         return [{"model": END_TO_END, "left out": "no efficientnet_lite_pytorch"}]

@@ -192,6 +192,36 @@ def test_what_another_machine_trained_is_trained_again_once(tmp_path: Path) -> N
     assert np.load(entry.trial.run / SCORES).shape == (len(splits.test), len(splits.test.captions()[0]))
     program.make_again(args, [entry], splits, None)
     assert (entry.trial.run / SCORES).stat().st_mtime_ns == made
+    (entry.trial.run / SCORES).unlink()  # its record stays, and does not stand for what is gone
+    assert program.make_again(args, [entry], splits, None).left == ()
+    assert (entry.trial.run / SCORES).exists()
+
+
+@pytest.mark.parametrize("parts", [["alone"], ["ablations", "rates"], program.PARTS], ids=str)
+def test_what_is_measured_on_the_main_rows_knows_them_in_every_part(
+    parts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["papers_on_coco.py", "--data", "nowhere", "--parts", *parts])
+    first, others, _ = program.entries(program.arguments())
+    assert len(first) == len(program.ROWS)
+    assert len(others) == (14 if "main" in parts else 0)
+
+
+def test_alone_waits_for_the_main_rows_and_trains_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--data", "nowhere", "--results", str(tmp_path / "results"), "--parts", "alone", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["papers_on_coco.py", *arguments])
+    splits = hold_splits(toy.splits(), torch.device("cpu"))
+    monkeypatch.setattr(program, "read_parts", lambda *given: [])
+    monkeypatch.setattr(program, "read_splits", lambda *given: splits)
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert "alone: not before the main rows with the first seed are done" in told
+    assert "1 left" in told
+    assert not (tmp_path / "results").exists()
 
 
 def test_records_of_other_queries_do_not_stand_in_one_table(tmp_path: Path) -> None:
@@ -211,7 +241,7 @@ def test_what_was_measured_alone_is_not_measured_again(tmp_path: Path, monkeypat
     trials = [Trial(variant, 0, recipe, tmp_path / variant) for variant in ("main", "untrained")]
     train(recipe, trials[0].run, Device("cpu"), splits)
     path = tmp_path / "alone.json"
-    alone.measure_alone(trials, path, splits, torch.device("cpu"), None)
+    assert alone.measure_alone(trials, path, splits, torch.device("cpu"), None) == 1
     told = read_json(path)
     assert set(told["rows"]) == {"toy/main"}  # the other has no weights
     row = told["rows"]["toy/main"]

@@ -101,6 +101,17 @@ def test_the_backbone_reads_each_sentence_once(tiny_bert: str, tmp_path: Path, m
     assert seen == len(toy.splits().train.captions()[0])  # before the first step; validation is not in training mode
 
 
+def test_what_is_read_once_is_not_compiled_for_it(
+    tiny_bert: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **named: object) -> None:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(torch._TorchCompileInductorWrapper, "__call__", fail)
+    recipe = recipe_of(tiny_bert, epochs=1, hold_sentences=True, compile=True)
+    train(recipe, tmp_path / "run", Device("cpu"), toy.splits())
+
+
 def test_batches_only_say_which(tiny_bert: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[HeldRows] = []
     cut = HeldSentences.cut

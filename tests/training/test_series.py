@@ -19,6 +19,7 @@ from diptych.training import series, signals
 from diptych.training.ablation import Trial
 from diptych.training.data import Splits
 from diptych.training.held_features import hold, hold_splits
+from diptych.training.optimisation import OptimiserConfig
 from diptych.training.recipe import Recipe
 from diptych.training.series import SCORES, SeriesEntry, record_folder, run_series
 from diptych.training.trial_record import TrialRecord
@@ -45,7 +46,7 @@ def splits() -> Splits:
 
 
 def entry(out: Path, variant: str = "main", seed: int = 0, whole: bool = False, **training: object) -> SeriesEntry:
-    recipe: Recipe = toy.recipe(epochs=1, hold_features=True, seed=seed, **training)
+    recipe: Recipe = toy.recipe(**{"epochs": 1, "hold_features": True, "seed": seed, **training})
     return SeriesEntry(Trial(variant, seed, recipe, out / "runs" / variant / f"seed-{seed}"), whole)
 
 
@@ -107,6 +108,16 @@ def test_what_is_kept_of_each_query_is_small_and_whole(splits: Splits, tmp_path:
     assert len(kept["t2i/optimistic"]) == 16
 
 
+@pytest.mark.parametrize("text", ['{"star', "[]", "{}"])
+def test_a_damaged_account_of_earlier_starts_costs_nothing(text: str, splits: Splits, tmp_path: Path) -> None:
+    one = entry(tmp_path)
+    one.trial.run.mkdir(parents=True)
+    (one.trial.run / "environment.json").write_text(text)
+    assert run_series([one], tmp_path / "results", splits, "cpu", fold=FOLD).failed == ()
+    assert record(tmp_path, one).steps == 4
+    assert (one.trial.run / "environment.json.damaged").read_text() == text
+
+
 def test_scores_of_every_pair_stay_beside_the_run(splits: Splits, tmp_path: Path) -> None:
     one = entry(tmp_path, whole=True)
     run_series([one], tmp_path / "results", splits, "cpu", fold=FOLD)
@@ -133,11 +144,15 @@ def test_a_trial_that_the_time_ended_goes_on(splits: Splits, tmp_path: Path, mon
     assert [record(tmp_path, one).steps for one in entries] == [4, 4]
 
 
+@pytest.mark.parametrize(
+    "ending", [{}, {"epochs": 50, "patience": 1, "optimiser": OptimiserConfig(lr=1e-9)}], ids=["epochs", "patience"]
+)
 def test_without_time_to_score_a_trained_matcher_is_judged_later(
-    splits: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ending: dict[str, object], splits: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(series, "_most_memory", lambda *arguments: 1)
-    one, other = entry(tmp_path), entry(tmp_path, "other")
+    # One whose patience ended is begun again, with nothing left to train.
+    one, other = entry(tmp_path, **ending), entry(tmp_path, "other")
     with monkeypatch.context() as patch:
         patch.setattr(series, "_seconds_of_a_sample", lambda *arguments: 1e6)
         end = run_series([one], tmp_path / "results", splits, "cpu", time.monotonic() + 600, FOLD)

@@ -176,7 +176,7 @@ class CAMP(Matcher):
         # Pads have weight 0, which would not be enough if one of them overflowed.
         x = encoded.vectors.masked_fill(~mask.unsqueeze(-1), 0)
         if self.config.normalise:
-            x = (math.sqrt(self.config.dim) * l2(x.float())).to(x.dtype)
+            x = (math.sqrt(self.config.dim) * l2(x.to(torch.promote_types(x.dtype, torch.float32)))).to(x.dtype)
         if self.config.messages == "none":
             one = weighted_sum(side.aggregation(side.aggregation.project(x), mask), x).unsqueeze(1)
             one = l2(one) if self.config.similarity == "cosine" else one

@@ -189,7 +189,7 @@ class _Pairs:
 
 
 def _work(device: torch.device) -> int:
-    return WORK.get(device.type, WORK["cpu"])
+    return WORK.get(device.type, PLAIN)
 
 
 def _floats(kept: Kept) -> dict[str, Tensor]:

@@ -33,7 +33,7 @@ class Environment:
         }
         if init_from is not None and first == 0:
             self._entry["init_from"] = init_from
-        self._before = _starts(self.path)
+        self._before = starts(run)
 
     def write(self, step: int) -> None:
         """Write the entry down: the run has come to so many steps by now."""
@@ -47,8 +47,9 @@ class Environment:
         write_json(self.path, {"starts": [*self._before, {**times, **self._entry}]})
 
 
-def _starts(path: Path) -> list[Any]:
-    """The entries that are there already. A file that cannot be read is no reason not to train: it is kept aside."""
+def starts(run: Path) -> list[Any]:
+    """The entries of a run so far. A file that cannot be read is no reason not to train: it is kept aside."""
+    path = run / "environment.json"
     if not path.is_file():
         return []
     try:

@@ -17,7 +17,7 @@ from diptych.common.device import pick_device, processes_of
 from diptych.common.errors import DiptychError
 from diptych.common.fused import has_kernels
 from diptych.common.precision import half_of
-from diptych.common.process_group import end_group
+from diptych.common.process_group import before_group, end_group
 from diptych.common.progress import progress_bar, span
 from diptych.matchers.base import Matcher
 from diptych.matchers.kept import Kept
@@ -166,6 +166,7 @@ def launch(recipe: Recipe, device: Device) -> Any:
         precision=PRECISIONS[recipe.training.precision],
     )
     if several:
+        before_group()
         atexit.register(end_group)  # Fabric sees to NCCL's alone
     fabric.launch()
     return fabric
@@ -255,7 +256,8 @@ class Trainer:
             self.held_features = splits.train.features
         self.held_sentences = None
         if self.config.hold_sentences:
-            self.held_sentences = HeldSentences.read(splits.train, self.matcher, half_of(self.config.precision))
+            with uncompiled(self.config.compile):  # read once, which compiling would not pay for
+                self.held_sentences = HeldSentences.read(splits.train, self.matcher, half_of(self.config.precision))
         self.splits = splits
         # What is on the device stays with this process; those that prepare batches only say what to take of it.
         self.prepared = splits.train if self.held_features is None else replace(splits.train, features=None)

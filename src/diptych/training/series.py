@@ -12,12 +12,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from diptych.common.config import read_json
 from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.common.files import read_text, written_aside
@@ -37,7 +35,7 @@ from diptych.scoring import score_all
 from diptych.training.ablation import Trial
 from diptych.training.claim import alone
 from diptych.training.data import Splits
-from diptych.training.environment import commit, hardware, versions
+from diptych.training.environment import commit, hardware, starts, versions
 from diptych.training.held_features import HeldFeatures
 from diptych.training.loop import Device, train
 from diptych.training.trial_record import TrialRecord
@@ -136,13 +134,14 @@ def _run(
 ) -> TrialRecord | None:
     """One trial to its record; None where the time did not suffice, or a signal came."""
     trial, place = entry.trial, pick_device(device)
-    before, begun = _memory_from_here(place), len(_starts(trial.run))
+    before, begun = _memory_from_here(place), len(starts(trial.run))
     outcome = train(trial.recipe, trial.run, Device(device), splits, until=until)
     if not outcome.finished:
         return None
-    starts = _starts(trial.run)
+    trained = starts(trial.run)
     # Of a run that was trained before, and only now found the time to be judged, nothing is known.
-    train_bytes = _most_memory(place, before) if len(starts) > begun else None
+    just_now = any(start["to_step"] > start["from_step"] for start in trained[begun:])
+    train_bytes = _most_memory(place, before) if just_now else None
     matcher = Matcher.from_pretrained(trial.run / "best").to(place)
     before = _memory_from_here(place)
     # As validation does: where a GPU has kernels for it, in what the run is trained in.
@@ -162,7 +161,7 @@ def _run(
         seed=trial.seed,
         parameters=sum(p.numel() for p in matcher.parameters() if p.requires_grad),
         steps=outcome.position.total,
-        train_seconds=sum(start["seconds"] for start in starts),
+        train_seconds=sum(start["seconds"] for start in trained),
         encode_seconds=judged.encode_seconds,
         score_seconds=judged.score_seconds,
         pairs=judged.pairs,
@@ -267,13 +266,6 @@ def _compact(evaluation: Evaluation) -> Evaluation:
 def _checksum(test: Collection) -> str:
     pictures, sentences = collection_ids(test)
     return hashlib.sha256("\n".join([*pictures, "", *sentences]).encode()).hexdigest()
-
-
-def _starts(run: Path) -> list[dict[str, Any]]:
-    """When a run was trained, a mapping a time."""
-    path = run / "environment.json"
-    starts: list[dict[str, Any]] = read_json(path)["starts"] if path.exists() else []
-    return starts
 
 
 def _memory_from_here(device: torch.device) -> int:

@@ -15,7 +15,8 @@ class TrialRecord:
     at_once: processes that trained and scored on the device at the same time, which the seconds are of
     train_seconds: from the start to the last evaluation, all starts together
     encode_seconds, score_seconds: of the test split, and of `pairs` pairs of it
-    train_bytes, score_bytes: most memory of the device beyond what was held there before; None on a CPU
+    train_bytes, score_bytes: most memory of the device beyond what was held there before; None on a CPU,
+        and of training that was over before the process began that judged it
     best_epoch: from 1; validation: RSUM after each evaluation
     figures: of the test split, by name with the protocol in front
     queries: checksum of the ids that were asked, so that only what was asked alike is compared
