@@ -56,8 +56,8 @@ ROWS = [  # the main rows, cheapest first
 FAST, SLOW = "vse-infinity", ["scan", "camp", "mmca"]
 DEPTHS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
 FUSIONS: list[Fusion] = ["replace", "sum", "rrf"]
-PARTS = ["main", "alone", "rerank", "ablations", "rates"]
-TRIALS = ["main", "ablations", "rates"]  # of the parts, those that several processes share
+PARTS = ["main", "alone", "rerank", "ablations", "rates", "longer"]
+TRIALS = ["main", "ablations", "rates", "longer"]  # of the parts, those that several processes share
 QUERIES = 20  # sentences whose second stage is timed
 
 
@@ -137,14 +137,21 @@ def entries(args: argparse.Namespace) -> tuple[list[SeriesEntry], list[SeriesEnt
     rows = [SeriesEntry(trial, whole=True) for kind, variant in ROWS for trial in trials(kind, variant, seeds)]
     rows.sort(key=lambda entry: entry.trial.seed)
     rest = []
-    for part in ("ablations", "rates"):
+    for part in ("ablations", "rates", "longer"):
         for kind in dict.fromkeys(kind for kind, _ in ROWS):
             for variant in variant_names(ROOT / "recipes" / f"{kind}-coco-grid.toml"):
-                if part in args.parts and ("rate-" in variant) == (part == "rates") and (kind, variant) not in ROWS:
+                if part in args.parts and part_of(variant) == part and (kind, variant) not in ROWS:
                     rest += [SeriesEntry(trial) for trial in trials(kind, variant, [0])]
     if args.only:
         rows, rest = ([e for e in some if any(word in e.name for word in args.only)] for some in (rows, rest))
     return [e for e in rows if e.trial.seed == 0], [e for e in rows if e.trial.seed > 0], rest
+
+
+def part_of(variant: str) -> str:
+    """Which part of the series a variant belongs to, if it is not a main row."""
+    if "rate-" in variant:
+        return "rates"
+    return "longer" if variant.endswith("longer") else "ablations"
 
 
 def read_parts(args: argparse.Namespace) -> list[Collection]:

@@ -121,12 +121,17 @@ def test_tables_go_between_the_lines_that_name_their_folder(tmp_path: Path, monk
         tables.main()
 
 
-def test_every_variant_is_a_main_row_an_ablation_or_a_rate() -> None:
+def test_every_variant_is_a_main_row_an_ablation_a_rate_or_a_longer_run() -> None:
     kinds = dict.fromkeys(kind for kind, _ in program.ROWS)
     found = {f"{k}/{v}" for k in kinds for v in variant_names(ROOT / "recipes" / f"{k}-coco-grid.toml")}
     rows = {f"{kind}/{variant}" for kind, variant in program.ROWS}
     assert rows == set(tables.NAMES)
-    assert {key for key in found - rows if "rate-" not in key} == set(tables.ABLATIONS)
+    longer = {tables.changed(row, tables.LONGER) for row in rows}
+    assert longer <= found
+    assert {key for key in found - rows - longer if "rate-" not in key} == set(tables.ABLATIONS)
+    parts = {key: program.part_of(key.split("/")[1]) for key in found - rows}
+    assert {key for key, part in parts.items() if part == "longer"} == longer
+    assert {key for key, part in parts.items() if part == "ablations"} == set(tables.ABLATIONS)
     assert set(tables.ALPHAS) - {"mmca/main"} <= found
 
 
@@ -137,6 +142,20 @@ def test_the_rates_are_the_recipes_own(row: tuple[str, str], name: str, rate: st
     said = "-".join(word for word in ("" if variant == "main" else variant, name) if word)
     recipe = read_recipe(ROOT / "recipes" / f"{kind}-coco-grid.toml", said or None)
     assert recipe.training.optimiser.lr == float(rate)
+
+
+def test_claims_are_shown_again_where_both_models_were_trained_longer(tmp_path: Path) -> None:
+    for variant, clean in (("main", 0.5), ("longer", 3.0)):
+        leave(tmp_path, "vse++", variant, 0, 0.5)
+        leave(tmp_path, "vse-infinity", variant, 0, clean)
+    leave(tmp_path, "camp", "main", 0, 0.5)
+    record = leave(tmp_path, "camp", "longer", 0, 0.5)
+    replace(record, steps=7800).save(tmp_path / "camp-coco-grid" / "longer" / "seed-0" / "trial.json")
+    page = tables.page(tables.read_runs(tmp_path), tmp_path, tmp_path)
+    assert "2,600 steps each" in page
+    above = [line for line in page.splitlines() if line.startswith("| VSE∞ above VSE++")]
+    assert [line.endswith("| holds | +0.0 |") for line in above] == [False, True]
+    assert sum(line.startswith("| CAMP above VSE++") for line in page.splitlines()) == 2
 
 
 def test_the_page_says_what_holds_and_what_does_not(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ ABLATIONS = {
     "dive/sets-at-full-rate": None,
 }  # fmt: skip
 RATES = {"rate-low": "5e-4", "": "1e-3", "rate-high": "2e-3"}  # the variants that only change it, and the recipes
+LONGER = "longer"  # the variant of each main row that trains three times as long
 ALPHAS = {
     "mmca/alpha-0": 0.0, "mmca/alpha-0-1": 0.1, "mmca/main": 0.2, "mmca/alpha-0-4": 0.4, "mmca/alpha-0-8": 0.8,
     "mmca/alpha-1": 1.0,

@@ -24,13 +24,17 @@ def test_the_recipes_differ_in_their_models_alone() -> None:
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_an_ablation_changes_the_model_or_its_loss_and_a_rate_the_rate(path: Path) -> None:
+def test_a_variant_changes_the_model_or_its_loss_the_rate_or_the_length_and_nothing_else(path: Path) -> None:
     main = read_recipe(path)
     for variant in variant_names(path):
         recipe = read_recipe(path, variant)
         if "rate-" in variant:
             assert recipe.training.optimiser.lr != main.training.optimiser.lr
             assert replace(recipe.training, optimiser=main.training.optimiser) == main.training
+        elif variant.endswith("longer"):
+            same = read_recipe(path, variant.removesuffix("longer").rstrip("-") or None)
+            assert (recipe.model, recipe.loss) == (same.model, same.loss)
+            assert recipe.training == replace(main.training, epochs=3 * main.training.epochs)
         else:
             trained_otherwise = variant in ("no-augmentation", "sets-at-full-rate")
             assert ((recipe.model, recipe.loss) != (main.model, main.loss)) != trained_otherwise
