@@ -80,6 +80,7 @@ ABLATIONS = {
     "dive/mil": None,
     "dive/mp": None,
     "dive/sets-at-full-rate": None,
+    "dive/no-augmentation": None,
 }  # fmt: skip
 RATES = {"rate-low": "5e-4", "": "1e-3", "rate-high": "2e-3"}  # the variants that only change it, and the recipes
 LONGER = "longer"  # the variant of each main row that trains three times as long
