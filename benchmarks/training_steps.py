@@ -11,12 +11,11 @@ encoding in half precision, scores, loss, backward pass, clipping, optimiser. Co
 same loop where the matcher scores all pairs with gradient: at once, and for CAMP also 16 pictures at a time, computed
 again in the backward pass. For DivE and MMCA also the loop compiled, and for MMCA with its BERT with sentences held.
 
-Before it is timed, a step of the loop as it is is compared with the plain one's from the same weights: the loss, and
-for each parameter the largest difference of its gradient over the largest number in it; in float32 without TF32, and
-in half precision.
-Contenders take turns; a time is the median. Peak memory is of weights, optimiser and step, not of the held data. With
-`--syncs` every place that waits for the GPU within a step is told. MMCA's BERT has random weights; `--mmca-text gru`
-takes a GRU instead.
+Before they are timed, a step of the loop is compared with one over all pairs from the same weights: the loss, and for
+each parameter the largest difference of its gradient over the largest number in it; in float32 without TF32, and in
+half precision. Contenders take turns; a time is the median. Peak memory is of weights, optimiser and step, not of the
+held data. With `--syncs` every place that waits for the GPU within a step is told. MMCA's BERT has random weights;
+`--mmca-text gru` takes a GRU instead.
 
 The row `end-to-end` tunes the architecture of the shipped model on made JPEG files as recipes/default.toml does, eager
 and compiled, and tells which share of the time goes by in waiting for data. It needs the package

@@ -372,9 +372,7 @@ def page(runs: dict[str, Runs], results: Path, folder: Path) -> str:
         "### Does the papers' order hold?\n\nDifference of RSUM with its 95 % interval over pictures and seeds, and "
         "the p of a paired permutation test over pictures, each test by itself. A claim holds where p is below 0.05 "
         "and the interval leaves out 0.": claims_table(runs),
-        "### Does it with three times the steps?\n\nThe same recipes over 18 epochs, one seed each:": longer_table(
-            runs
-        ),
+        "### Does it with three times the steps?\n\nOver 18 epochs, one seed each:": longer_table(runs),
         "### Ablations\n\nOne seed each, beside all seeds of the model as it is. The papers measured them on other "
         "features, CAMP and MMCA on Flickr30K.": ablation_tables(runs),
         "### How deep to re-rank\n\nVSE∞ finds, another rescores its best; RSUM over the folds, first seed.": (
