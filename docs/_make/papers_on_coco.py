@@ -31,6 +31,7 @@ from diptych.training.trial_record import TrialRecord
 ROOT = Path(__file__).parent.parent.parent
 BEGIN, END = "<!-- {}: made by docs/_make/papers_on_coco.py -->", "<!-- {}: end -->"
 SURE = 0.05
+REACH = 30.0  # RSUM that a plot shows at least: what the seed makes is not to look like a curve
 Alone = dict[str, Any]  # what one main row takes while nothing else is on the device
 
 
@@ -332,9 +333,13 @@ def plots(runs: dict[str, Runs], results: Path, folder: Path) -> list[str]:
     alphas = {alpha: runs[key] for key, alpha in ALPHAS.items() if key in runs}
     if len(alphas) > 2:
         figure, axis = plt.subplots(figsize=(4, 3))
-        means = [float(np.mean(each.values(f"{FOLDS}/rsum"))) for each in alphas.values()]
-        axis.plot(list(alphas), means, "o-", ms=4)
+        axis.plot(list(alphas), [float(np.mean(each.values(f"{FOLDS}/rsum"))) for each in alphas.values()])
+        for alpha, each in alphas.items():
+            axis.plot([alpha] * len(each.records), each.values(f"{FOLDS}/rsum"), "o", color="C0", ms=4)
         axis.set(xlabel="weight of MMCA's cross part, α", ylabel="COCO 1K RSUM")
+        low, high = axis.get_ylim()
+        middle, reach = (low + high) / 2, max(REACH, high - low) / 2
+        axis.set_ylim(middle - reach, middle + reach)
         told.append(_save(figure, folder, f"{results.name}-alpha", "RSUM by the weight of MMCA's cross part"))
     return told
 
