@@ -2,7 +2,7 @@
 
 A step is the training loop's own, with batches that two processes prepare, many in a row. Scores are of the trained
 model: pictures of the first fold with their sentences, a tenth of it on a CPU, in float32 in full and, where a GPU has
-kernels, in the half precision that the model was trained in, with the recalls of both.
+kernels, in the half precision that such runs are scored in, with the recalls of both.
 """
 
 import itertools
@@ -18,7 +18,7 @@ import torch
 from diptych.common.config import read_json
 from diptych.common.files import write_json
 from diptych.common.fused import has_kernels
-from diptych.common.precision import half_of
+from diptych.common.precision import scored_in
 from diptych.data.collection import Collection
 from diptych.evaluation.figures import RECALLS, rank_figures
 from diptych.evaluation.positives import Positives
@@ -55,7 +55,7 @@ def measure_alone(
             continue
         told: dict[str, Any] = {"step_seconds": seconds_of_a_step(trial, splits, device)}
         matcher = Matcher.from_pretrained(trial.run / "best").to(device)
-        rows[name] = told | scored(matcher, splits.test, half_of(trial.recipe.training.precision))
+        rows[name] = told | scored(matcher, splits.test, scored_in(trial.recipe.training.precision))
         write_json(path, {"device": hardware(device), "rows": rows})
         print(f"{name}, alone: {told}", file=sys.stderr)
     return sum(f"{trial.recipe.name}/{trial.variant}" not in rows for trial in trials)

@@ -62,6 +62,8 @@ ABLATIONS = {
     "mmca/alpha-0-4": ("mmca/table-6", "α = 0.2", "α = 0.4"),
     "mmca/alpha-0-8": ("mmca/table-6", "α = 0.2", "α = 0.8"),
     "mmca/alpha-1": None,
+    "mmca/normalised": None,
+    "mmca/normalised-alpha-1": None,
     "vse-infinity/mean": ("vse-infinity/table-4", f"Our: VSE∞ ({BIGRU})", f"Our: VSE++ ({BIGRU})"),
     "vse-infinity/max": None,
     "vse-infinity/no-augmentation": (

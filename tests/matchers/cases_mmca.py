@@ -25,6 +25,8 @@ CASES = {
     "mmca-shared": replace(MMCA, convolutions="shared"),
     "mmca-shared-gru": replace(WORDS, convolutions="shared"),
     "mmca-self-attended": replace(WORDS, cross_input="self-attended"),
+    "mmca-normalised": replace(MMCA, normalise=True),
+    "mmca-normalised-gru": replace(WORDS, normalise=True, filters=6),
     "mmca-limit-4": replace(MMCA, text=TransformerConfig(frozen=True, limit=4)),
     "mmca-fine-tuned": replace(MMCA, text=TransformerConfig(limit=32)),
     "mmca-one-head": replace(WORDS, heads=1),

@@ -93,6 +93,8 @@ def slow_score(matcher: MMCA, i: int, t: int) -> tuple[Tensor, Tensor]:
     batch, tokens = inputs.images(), inputs.texts(matcher.tokenizer)
     fc = matcher.image_encoder.fc
     regions = [fc.weight @ o + fc.bias for o in batch.vectors[i][batch.mask[i]]]
+    if config.normalise:
+        regions = [config.dim**0.5 * unit_vector(x) for x in regions]
     attended, _ = slow_unit(matcher.self_unit, regions, config)
     i0 = unit_vector(torch.stack(attended).mean(0))
 
@@ -100,6 +102,8 @@ def slow_score(matcher: MMCA, i: int, t: int) -> tuple[Tensor, Tensor]:
     real = int(tokens.mask[t].sum())
     length = tokens.mask.shape[1] if config.convolve_pads else real
     states = list(encoded.vectors[t, :length])
+    if config.normalise:
+        states = [config.dim**0.5 * unit_vector(x) for x in states]
     if isinstance(matcher.text_encoder, TransformerEncoder) and config.convolutions == "separate":
         c0 = slow_cnn(matcher.text_cnn, list(encoded.inputs[t, :length]))
     else:
@@ -184,8 +188,9 @@ def test_attention_is_the_cross_units_softmax_over_both_sides(tiny_bert: str) ->
             assert not attention["region_to_word"][i, t, :, words:].any()
 
 
-def test_self_attention_is_shown_too(tiny_bert: str) -> None:
-    matcher = build(PAPER, tiny_bert)
+@pytest.mark.parametrize("config", [PAPER, CASES["mmca-normalised"]], ids=["as they come", "normalised"])
+def test_self_attention_is_shown_too(config: MMCAConfig, tiny_bert: str) -> None:
+    matcher = build(config, tiny_bert)
     batch = inputs.images(extra=1)
     with matcher.inference():
         encoded = matcher.image_encoder(batch), matcher.text_encoder(inputs.texts(matcher.tokenizer))
@@ -194,10 +199,23 @@ def test_self_attention_is_shown_too(tiny_bert: str) -> None:
         fc = matcher.image_encoder.fc
         for i, regions in enumerate(inputs.REGIONS):
             rows = [fc.weight @ o + fc.bias for o in batch.vectors[i, :regions]]
+            rows = [config.dim**0.5 * unit_vector(x) for x in rows] if config.normalise else rows
             slow = slow_unit(matcher.self_unit, rows, matcher.config)[1]
             torch.testing.assert_close(weights[i, :regions, :regions], slow, **CLOSE)
     assert not weights.masked_select(~batch.mask.unsqueeze(1)).any()
     assert not weights.masked_select(~batch.mask.unsqueeze(2)).any()
+
+
+def test_normalised_sides_are_heard_however_long_they_come(tiny_bert: str) -> None:
+    matcher = build(CASES["mmca-normalised-gru"], tiny_bert)
+    batch, tokens = inputs.images(), inputs.texts(matcher.tokenizer)
+    with matcher.inference():
+        regions, words = matcher.image_encoder(batch), matcher.text_encoder(tokens)
+        expected = matcher.score(matcher.keep_images(regions), matcher.keep_texts(words))
+        longer = replace(regions, vectors=100 * regions.vectors)
+        torch.testing.assert_close(
+            matcher.score(matcher.keep_images(longer), matcher.keep_texts(words)), expected, **CLOSE
+        )
 
 
 def test_at_alpha_0_the_cross_part_is_not_built(tiny_bert: str) -> None:

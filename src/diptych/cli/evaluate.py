@@ -30,7 +30,10 @@ def command(
     device: DeviceOption = "auto",
     batch_size: BatchSizeOption = 64,
     precision: Annotated[
-        str, typer.Option(help="What scores are computed in: float32; bf16 or fp16, on a GPU several times as fast.")
+        str,
+        typer.Option(
+            help="What scores are computed in: float32; fp16 or the coarser bf16, on a GPU several times as fast."
+        ),
     ] = "float32",
     ensemble: Annotated[bool, typer.Option("--ensemble", help="Evaluate the mean of the runs' scores.")] = False,
     beside: BesideOption = None,

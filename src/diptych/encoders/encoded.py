@@ -1,7 +1,9 @@
 """What an encoder gives a matcher."""
 
+import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -24,3 +26,8 @@ class Encoded:
 def l2(x: Tensor) -> Tensor:
     """x / (‖x‖ + 1e-8) along the last dimension: never a division by zero, and no jump near it."""
     return x / (x.norm(dim=-1, keepdim=True) + 1e-8)
+
+
+def unit_rms(x: Tensor) -> Tensor:
+    """Vectors (..., d) at a length of sqrt(d), so that a number of theirs is about 1; computed in float32 at least."""
+    return (math.sqrt(x.shape[-1]) * l2(x.to(torch.promote_types(x.dtype, torch.float32)))).to(x.dtype)

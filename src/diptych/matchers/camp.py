@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from diptych.common.bounds import check_bounds
 from diptych.common.fused import fused_dtype, fused_dtype_on, inner_products
 from diptych.data.tokens import Tokenizer
-from diptych.encoders.encoded import Encoded, l2
+from diptych.encoders.encoded import Encoded, l2, unit_rms
 from diptych.encoders.images import FeatureConfig, ImageConfig, xavier_linear
 from diptych.encoders.texts import GRUConfig, TextConfig
 from diptych.matchers.base import Layout, Matcher, Sides, View
@@ -176,7 +176,7 @@ class CAMP(Matcher):
         # Pads have weight 0, which would not be enough if one of them overflowed.
         x = encoded.vectors.masked_fill(~mask.unsqueeze(-1), 0)
         if self.config.normalise:
-            x = (math.sqrt(self.config.dim) * l2(x.to(torch.promote_types(x.dtype, torch.float32)))).to(x.dtype)
+            x = unit_rms(x)
         if self.config.messages == "none":
             one = weighted_sum(side.aggregation(side.aggregation.project(x), mask), x).unsqueeze(1)
             one = l2(one) if self.config.similarity == "cosine" else one

@@ -16,7 +16,7 @@ from diptych.common.errors import DiptychError
 from diptych.common.fused import fused_dtype, fused_dtype_on, inner_products
 from diptych.data.tokens import Tokenizer
 from diptych.encoders.convolutions import TextCNN
-from diptych.encoders.encoded import Encoded, l2
+from diptych.encoders.encoded import Encoded, l2, unit_rms
 from diptych.encoders.images import FeatureConfig, ImageConfig
 from diptych.encoders.pooling import mean_pool
 from diptych.encoders.texts import TextConfig, TransformerConfig, TransformerEncoder
@@ -42,6 +42,8 @@ class MMCAConfig:
         runs on the states taken to `dim` for both
     convolve_pads: convolutions and their max see padding too; scores then depend on it
     cross_input: the cross unit takes the regions before or after self-attention
+    normalise: regions and words begin with a length of sqrt(d), as in CAMP: stacked as they come, a Linear of strong
+        features drowns the states of a new GRU
     """
 
     kind: Literal["mmca"] = "mmca"
@@ -57,6 +59,7 @@ class MMCAConfig:
     convolutions: Literal["separate", "shared"] = "separate"
     convolve_pads: bool = False
     cross_input: Literal["regions", "self-attended"] = "regions"
+    normalise: bool = False
 
     def __post_init__(self) -> None:
         check_bounds(self, "dim", "filters", low=1)
@@ -145,17 +148,20 @@ class MMCA(Matcher):
 
     def keep_images(self, encoded: Encoded) -> Kept:
         """(n, regions, d); where alpha is 0, i0 alone, (n, 1, d)."""
-        regions, mask = encoded.vectors, encoded.mask
+        regions, mask = self._entering(encoded.vectors), encoded.mask
         attended = self.self_unit(regions, mask)
         i0 = l2(mean_pool(attended, mask))
         return self._keep(attended if self.config.cross_input == "self-attended" else regions, mask, i0)
 
     def keep_texts(self, encoded: Encoded) -> Kept:
         """(n, words, d); where alpha is 0, c0 alone, (n, 1, d)."""
-        states = encoded.vectors
+        words = states = self._entering(encoded.vectors)
         if isinstance(self.text_encoder, TransformerEncoder) and self.config.convolutions == "separate":
             states = encoded.inputs
-        return self._keep(encoded.vectors, encoded.mask, self.text_cnn(states, encoded.mask))
+        return self._keep(words, encoded.mask, self.text_cnn(states, encoded.mask))
+
+    def _entering(self, vectors: Tensor) -> Tensor:
+        return unit_rms(vectors) if self.config.normalise else vectors
 
     def _keep(self, vectors: Tensor, mask: Tensor, whole: Tensor) -> Kept:
         if self.cross_unit is None:
@@ -258,7 +264,7 @@ class MMCA(Matcher):
 
     def _self_attention(self, encoded: Encoded) -> Tensor:
         """Which regions each region attends to in the self-attention unit: (n, regions, regions), 0 at pads."""
-        query, key, _ = self.self_unit.maps(encoded.vectors)
+        query, key, _ = self.self_unit.maps(self._entering(encoded.vectors))
         weights = self.self_unit.affinity(query, key, encoded.mask).softmax(-1).mean(1)
         return weights * encoded.mask.unsqueeze(-1)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from diptych.common.device import pick_device, processes_of
 from diptych.common.errors import DiptychError
 from diptych.common.fused import has_kernels
-from diptych.common.precision import half_of
+from diptych.common.precision import half_of, scored_in
 from diptych.common.process_group import before_group, end_group
 from diptych.common.progress import progress_bar, span
 from diptych.matchers.base import Matcher
@@ -458,8 +458,8 @@ class Trainer:
         print(f"epoch {done}/{self.config.epochs}: validation rsum {rsum:.1f}{mark}{left}; {waiting}", file=sys.stderr)
 
     def _scored_in(self) -> torch.dtype | None:
-        """What validation computes scores in: where a GPU has kernels for it, what the run is trained in."""
-        return half_of(self.config.precision) if has_kernels(self.fabric.device) else None
+        """What validation computes scores in: half precision where the run is in it and a GPU has kernels."""
+        return scored_in(self.config.precision) if has_kernels(self.fabric.device) else None
 
     def _waiting(self) -> str:
         """How much of this epoch's time went by in waiting for data, in words."""

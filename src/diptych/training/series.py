@@ -20,7 +20,7 @@ from diptych.common.device import pick_device
 from diptych.common.errors import DiptychError
 from diptych.common.files import read_text, written_aside
 from diptych.common.fused import has_kernels
-from diptych.common.precision import half_of
+from diptych.common.precision import scored_in
 from diptych.common.progress import span
 from diptych.data.collection import Collection
 from diptych.evaluation.encode import encode_pictures
@@ -144,8 +144,8 @@ def _run(
     train_bytes = _most_memory(place, before) if just_now else None
     matcher = Matcher.from_pretrained(trial.run / "best").to(place)
     before = _memory_from_here(place)
-    # As validation does: where a GPU has kernels for it, in what the run is trained in.
-    dtype = half_of(trial.recipe.training.precision) if has_kernels(place) else None
+    # As validation does.
+    dtype = scored_in(trial.recipe.training.precision) if has_kernels(place) else None
     judged = _judge(matcher, entry, splits.test, until, fold, dtype)
     if judged is None:
         return None
