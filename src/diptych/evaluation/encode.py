@@ -27,17 +27,7 @@ def encode_collection(
             f"expected pictures with sentences, found {len(collection)} and {len(texts)}", where=collection.name
         )
     images = encode_pictures(matcher, collection, batch_size, near, memory)
-    sentences: list[Kept] = []
-    place = torch.device("cpu")
-    with progress_bar() as bar:
-        task = bar.add_task("encoding sentences", total=len(texts), note="")
-        for start in range(0, len(texts), 4 * batch_size):
-            few = texts[start : start + 4 * batch_size]
-            part = matcher.encode_texts(few, 4 * batch_size)
-            place = _place(part, len(texts), memory) if near and not sentences else place
-            sentences.append(part.to(place))
-            bar.advance(task, len(few))
-    return images, _joined(sentences)
+    return images, encode_sentences(matcher, texts, 4 * batch_size, near, memory)
 
 
 def encode_pictures(
@@ -54,6 +44,23 @@ def encode_pictures(
             place = _place(part, len(collection), memory) if near and not parts else place
             parts.append(part.to(place))
             bar.advance(task, len(items))
+    return _joined(parts)
+
+
+def encode_sentences(
+    matcher: Matcher, texts: Sequence[str], batch_size: int = 256, near: bool = False, memory: int | None = None
+) -> Kept:
+    """What is kept of all sentences, in order; near, memory: as in `encode_collection`."""
+    parts: list[Kept] = []
+    place = torch.device("cpu")
+    with progress_bar() as bar:
+        task = bar.add_task("encoding sentences", total=len(texts), note="")
+        for start in range(0, len(texts), batch_size):
+            few = texts[start : start + batch_size]
+            part = matcher.encode_texts(few, batch_size)
+            place = _place(part, len(texts), memory) if near and not parts else place
+            parts.append(part.to(place))
+            bar.advance(task, len(few))
     return _joined(parts)
 
 

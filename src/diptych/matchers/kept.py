@@ -33,6 +33,19 @@ def _writes(tensor: Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
 
+def _of_length(tensor: Tensor, local: Sequence[int], k: int) -> Tensor:
+    """Padded with zeros, or cut, to k along the dimensions of local vectors."""
+    for dim in local:
+        missing = k - tensor.shape[dim]
+        if missing < 0:
+            tensor = tensor.narrow(dim, 0, k)
+        elif missing > 0:
+            after = [0] * (2 * (tensor.dim() - dim))
+            after[-1] = missing
+            tensor = F.pad(tensor, after)
+    return tensor
+
+
 @dataclass(frozen=True)
 class Kept:
     """n items, each with up to k vectors.
@@ -206,19 +219,7 @@ class Kept:
         """
         if k == self.mask.shape[1]:
             return self
-        changed = {}
-        for f in fields(self):
-            tensor: Tensor = getattr(self, f.name)
-            for dim in f.metadata["local"]:
-                missing = k - tensor.shape[dim]
-                if missing < 0:
-                    tensor = tensor.narrow(dim, 0, k)
-                elif missing > 0:
-                    after = [0] * (2 * (tensor.dim() - dim))
-                    after[-1] = missing
-                    tensor = F.pad(tensor, after)
-            changed[f.name] = tensor
-        return self._with(changed)
+        return self._with({f.name: _of_length(getattr(self, f.name), f.metadata["local"], k) for f in fields(self)})
 
     def _with(self, tensors: dict[str, Tensor]) -> Self:
         """Other tensors, all of them; itself where they are the same."""
@@ -244,11 +245,10 @@ class Kept:
         """
         if len(parts) == 1:
             return parts[0]
-        k = max(part.mask.shape[1] for part in parts)
-        resized = [part.resize(k) for part in parts]
-        return type(parts[0])(
-            **{name: torch.cat([part.tensors()[name] for part in resized]) for name in parts[0].tensors()}
-        )
+        k, whole = max(part.mask.shape[1] for part in parts), {}
+        for f in fields(parts[0]):  # one after the other, so that no two are there padded and joined at once
+            whole[f.name] = torch.cat([_of_length(getattr(part, f.name), f.metadata["local"], k) for part in parts])
+        return type(parts[0])(**whole)
 
     def save(self, path: Path) -> None:
         """One safetensors file.

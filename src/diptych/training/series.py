@@ -23,7 +23,7 @@ from diptych.common.fused import has_kernels
 from diptych.common.precision import scored_in
 from diptych.common.progress import span
 from diptych.data.collection import Collection
-from diptych.evaluation.encode import encode_pictures
+from diptych.evaluation.encode import encode_pictures, encode_sentences
 from diptych.evaluation.evaluate import collection_ids, rounded
 from diptych.evaluation.protocols import FOLD, evaluate_source
 from diptych.evaluation.real_near_misses import real_near_misses
@@ -202,7 +202,7 @@ def _judge(
     ids = collection_ids(test)
     begun = time.perf_counter()
     images = _encode(matcher, test)
-    sentences = matcher.encode_texts(texts, batch_size=1024).to("cpu")
+    sentences = encode_sentences(matcher, texts, batch_size=1024)
     encoded = time.perf_counter()
     inside = len(images) // fold * fold
     pairs = len(images) * len(sentences) if entry.whole else int(fold * (owners < inside).sum())
