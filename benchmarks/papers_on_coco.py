@@ -53,7 +53,8 @@ ROWS = [  # the main rows, cheapest first
     ("vse++", MAIN), ("vse-infinity", MAIN), ("scan", MAIN), ("scan", "i2t"), ("dive", MAIN), ("camp", MAIN),
     ("mmca", MAIN),
 ]  # fmt: skip
-FAST, SLOW = "vse-infinity", ["scan", "camp", "mmca"]
+FAST = ("vse-infinity", MAIN)
+SLOW = [("scan", MAIN), ("scan", "i2t"), ("camp", MAIN), ("mmca", MAIN)]
 DEPTHS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
 FUSIONS: list[Fusion] = ["replace", "sum", "rrf"]
 PARTS = ["main", "alone", "rerank", "ablations", "rates", "longer"]
@@ -211,11 +212,11 @@ def rerank(args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Split
 
     Returns how many slow models are left for want of scores.
     """
-    runs = {entry.trial.recipe.name: entry for entry in first if entry.trial.variant == MAIN}
+    runs = {(entry.trial.recipe.name.removesuffix("-coco-grid"), entry.trial.variant): entry for entry in first}
     owners, left = splits.test.captions()[1], 0
     for slow in SLOW:
-        path = args.results / "rerank" / f"{FAST}-{slow}.json"
-        pair = [runs[f"{kind}-coco-grid"] for kind in (FAST, slow) if f"{kind}-coco-grid" in runs]
+        path = args.results / "rerank" / f"{'-'.join(slow)}.json"
+        pair = [runs[row] for row in (FAST, slow) if row in runs]
         if path.exists() or len(pair) < 2:
             continue
         if not all((entry.trial.run / SCORES).exists() for entry in pair):
@@ -233,8 +234,9 @@ def rerank(args: argparse.Namespace, first: Sequence[SeriesEntry], splits: Split
             for (depth, fusion), each in points.items()
         ]
         seconds = second_stage_seconds(pair[1].trial, splits.test, device)
-        write_json(path, {"fast": FAST, "slow": slow, "fold": args.fold, "points": means, "query_seconds": seconds})
-        print(f"re-ranked by {slow}", file=sys.stderr)
+        names = {"fast": "/".join(FAST), "slow": "/".join(slow)}
+        write_json(path, {**names, "fold": args.fold, "points": means, "query_seconds": seconds})
+        print(f"re-ranked by {names['slow']}", file=sys.stderr)
     return left
 
 

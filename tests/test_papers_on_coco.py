@@ -216,6 +216,31 @@ def test_what_another_machine_trained_is_trained_again_once(tmp_path: Path) -> N
     assert (entry.trial.run / SCORES).exists()
 
 
+def test_every_slow_row_rescores_the_fast_ones_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = hold_splits(toy.splits(), torch.device("cpu"))
+    splits = replace(splits, test=hold(splits.test, torch.device("cpu")))
+    entries = []
+    for seed, (kind, variant) in enumerate([program.FAST, ("scan", "i2t"), ("camp", "main")]):
+        recipe = toy.recipe(epochs=1, hold_features=True, seed=seed)
+        trial = Trial(variant, seed, replace(recipe, name=f"{kind}-coco-grid"), tmp_path / kind / variant)
+        entries.append(SeriesEntry(trial, whole=True))
+    args = argparse.Namespace(runs=tmp_path, results=tmp_path / "results", device="cpu", fold=4)
+    program.make_again(args, entries, splits, None)
+    assert program.rerank(args, entries, splits, torch.device("cpu")) == 0
+    # SCAN's other direction and MMCA are no rows of this series.
+    assert sorted(path.name for path in (args.results / "rerank").iterdir()) == ["camp-main.json", "scan-i2t.json"]
+    found = read_json(args.results / "rerank" / "scan-i2t.json")
+    assert (found["fast"], found["slow"]) == ("vse-infinity/main", "scan/i2t")
+    assert len(found["points"]) == len(program.DEPTHS) * len(program.FUSIONS)
+    # All rescored by the slow one's scores alone: what that one has by itself.
+    whole = [point["rsum"] for point in found["points"] if (point["depth"], point["fusion"]) == (1.0, "replace")]
+    record = read_json(tmp_path / "again" / "scan-coco-grid" / "i2t" / "seed-1" / "trial.json")
+    assert whole == [pytest.approx(record["figures"]["coco-1k/rsum"])]
+    (entries[1].trial.run / SCORES).unlink()
+    (args.results / "rerank" / "scan-i2t.json").unlink()
+    assert program.rerank(args, entries, splits, torch.device("cpu")) == 1  # left, for want of scores
+
+
 @pytest.mark.parametrize("parts", [["alone"], ["ablations", "rates"], program.PARTS], ids=str)
 def test_what_is_measured_on_the_main_rows_knows_them_in_every_part(
     parts: list[str], monkeypatch: pytest.MonkeyPatch

@@ -299,7 +299,7 @@ def rerank_table(results: Path) -> str:
         for depth in dict.fromkeys(point["depth"] for point in tree["points"]):
             by = {point["fusion"]: point["rsum"] for point in tree["points"] if point["depth"] == depth}
             seconds = tree["query_seconds"][f"{depth:g}"]
-            name = NAMES[f"{tree['slow']}/main"]
+            name = NAMES[tree["slow"]]
             rows.append([name, f"{100 * depth:g} %", *(f"{by[f]:.1f}" for f in by), f"{1000 * seconds:.1f} ms"])
     head = ["VSE∞, then", "depth", "`replace`", "`sum`", "`rrf`", "second stage of one sentence, all pictures"]
     return table(head, rows) if rows else ""
@@ -325,7 +325,7 @@ def plots(runs: dict[str, Runs], results: Path, folder: Path) -> list[str]:
             first = runs.get("vse-infinity/main")
             if first is not None:
                 axis.axhline(first.records[0].figures[f"{FOLDS}/rsum"], color="0.5", lw=1, label="VSE∞ alone")
-            axis.set(title=NAMES[f"{tree['slow']}/main"], xlabel="% rescored", xscale="log")
+            axis.set(title=NAMES[tree["slow"]], xlabel="% rescored", xscale="log")
             shown = [1, 2, 5, 10, 20, 50, 100]
             axis.set_xticks(shown, [str(each) for each in shown])
             axis.set_xticks([], minor=True)
