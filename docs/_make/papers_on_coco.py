@@ -149,15 +149,21 @@ def other_table(runs: dict[str, Runs]) -> str:
         "CxC R@1 i2t": "cxc/i2t/r@1", "CxC t2i": "cxc/t2i/r@1",
         "near misses told": "foil/all", "object": "foil/object", "relation": "foil/relation",
     }  # fmt: skip
-    own = sorted({key for name in NAMES if name in runs for key in runs[name].records[0].figures if _is_own(key)})
-    columns |= {key: key for key in own}
     shown = {head: key for head, key in columns.items() if any(runs[n].values(key) for n in NAMES if n in runs)}
     rows = [
-        [name, *(runs[key].told(figure, 3 if _is_own(figure) else 1) for figure in shown.values())]
-        for key, name in NAMES.items()
-        if key in runs
+        [name, *(runs[key].told(figure) for figure in shown.values())] for key, name in NAMES.items() if key in runs
     ]
     return table(["model", *shown], rows)
+
+
+def own_figures(runs: dict[str, Runs]) -> str:
+    """What only one model has, a line each."""
+    lines = []
+    for key, name in NAMES.items():
+        own = sorted(filter(_is_own, runs[key].records[0].figures)) if key in runs else []
+        if own:
+            lines.append(f"- {name}: " + ", ".join(f"`{figure}` {runs[key].told(figure, 3)}" for figure in own))
+    return "\n".join(lines)
 
 
 def _is_own(key: str) -> bool:
@@ -373,7 +379,15 @@ def page(runs: dict[str, Runs], results: Path, folder: Path) -> str:
         f"timed {measured}; a pair without encoding."
     )
     sections = {
-        "": "\n\n".join([told, main_table(runs, alone), "\n".join(f"- {note}" for note in notes), other_table(runs)]),
+        "": "\n\n".join(
+            [
+                told,
+                main_table(runs, alone),
+                "\n".join(f"- {note}" for note in notes),
+                other_table(runs),
+                own_figures(runs),
+            ]
+        ).strip(),
         "### Rounding\n\nThe first thousand pictures with their sentences, by trained weights:": rounding_table(alone),
         "### Tuned\n\nThree rates, one seed, the best by the validation split:": tuned_table(runs),
         "### Does the papers' order hold?\n\nDifference of RSUM with its 95 % interval over pictures and seeds, and "
