@@ -91,7 +91,7 @@ def scored(matcher: Matcher, test: Collection, half: torch.dtype | None) -> dict
     torch.set_float32_matmul_precision("highest")
     found = {"float32": timed(matcher, images, texts, right, None)}
     if half is not None and has_kernels(matcher.device):
-        found["half"] = timed(matcher, images, texts, right, half)
+        found[str(half).removeprefix("torch.")] = timed(matcher, images, texts, right, half)
     return {"pairs": len(images) * len(texts), "scores": found}
 
 

@@ -26,6 +26,7 @@ from diptych.training.loop import Device, Trainer, launch
 from diptych.training.losses.catalog import build_loss
 from diptych.training.recipe import Recipe
 
+RECIPES = Path(__file__).parent.parent / "recipes"
 EPOCH = 10  # after the first epochs, in which some recipes take all negatives
 BATCHES = 4  # different batches that steps go through
 ROWS = 16  # pictures at a time, as CAMP's recipes had them

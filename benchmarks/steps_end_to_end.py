@@ -25,6 +25,7 @@ from diptych.training.data_share import DataShare
 from diptych.training.recipe import Recipe, read_recipe
 from steps import (
     BATCHES,
+    RECIPES,
     TOY,
     Sizes,
     Steps,
@@ -42,7 +43,6 @@ from steps import (
 )
 from steps_tried import TRIED
 
-RECIPES = Path(__file__).parent.parent / "recipes"
 END_TO_END = "end-to-end"
 
 

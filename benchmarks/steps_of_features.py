@@ -25,6 +25,7 @@ from diptych.training.terms.catalog import weighted_terms
 from scoring import VOCABULARY
 from steps import (
     BATCHES,
+    RECIPES,
     ROWS,
     TOY,
     PlainRows,
@@ -42,7 +43,6 @@ from steps import (
 )
 from steps_tried import pools_aside
 
-RECIPES = Path(__file__).parent.parent / "recipes"
 COMPILED = ("dive", "mmca")  # rows with something to compile
 
 

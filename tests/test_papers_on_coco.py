@@ -191,14 +191,14 @@ def test_times_alone_on_the_device_are_preferred_and_rounding_is_shown(tmp_path:
     leave(tmp_path, "camp", "main", 0, 1.0)
     scores = {
         kind: {"seconds": seconds, **dict.fromkeys(tables.RECALLS, recall)}
-        for kind, seconds, recall in (("float32", 0.009, 50.0), ("half", 0.0045, 49.9))
+        for kind, seconds, recall in (("float32", 0.009, 50.0), ("float16", 0.0045, 49.9))
     }
     row = {"step_seconds": 0.0125, "pairs": 4500, "scores": scores}
     write_json(tmp_path / "alone.json", {"device": "a device", "rows": {"camp-coco-grid/main": row}})
     page = tables.page(tables.read_runs(tmp_path), tmp_path, tmp_path)
     assert "timed with nothing else on the device" in page
     assert "| 12.5 ms | 1.00 µs |" in page
-    assert "| CAMP | half | 49.9 | 49.9 | 49.9 | 49.9 | 49.9 | 49.9 | 4.5 ms |" in page
+    assert "| CAMP | float16 | 49.9 | 49.9 | 49.9 | 49.9 | 49.9 | 49.9 | 4.5 ms |" in page
 
 
 def test_what_another_machine_trained_is_trained_again_once(tmp_path: Path) -> None:

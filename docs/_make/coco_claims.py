@@ -36,6 +36,7 @@ CLAIMS = [
     Claim("scan/i2t", "scan/main", "camp/table-1", ("SCAN i-t [16]", "SCAN t-i [16]")),
     Claim("camp/main", "vse++/main", "camp/table-1", ("CAMP (ours)", "VSE++ [5]")),
     Claim("camp/main", "scan/i2t", "camp/table-1", ("CAMP (ours)", "SCAN i-t [16]")),
+    Claim("mmca/main", "vse++/main", "mmca/table-2", ("MMCA", "VSE++ (ResNet) [6]")),
     Claim("mmca/main", "camp/main", "mmca/table-2", ("MMCA", "CAMP (Faster R-CNN, ResNet) [46]")),
     Claim("mmca/main", "scan/i2t", "mmca/table-2", ("MMCA", "SCAN (Faster R-CNN, ResNet) [21]")),
     Claim(
@@ -63,6 +64,7 @@ ABLATIONS = {
     "mmca/alpha-0-8": ("mmca/table-6", "α = 0.2", "α = 0.8"),
     "mmca/alpha-1": None,
     "mmca/normalised": None,
+    "mmca/normalised-alpha-0": None,
     "mmca/normalised-alpha-1": None,
     "vse-infinity/mean": ("vse-infinity/table-4", f"Our: VSE∞ ({BIGRU})", f"Our: VSE++ ({BIGRU})"),
     "vse-infinity/max": None,

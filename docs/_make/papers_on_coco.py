@@ -97,8 +97,8 @@ def read_alone(results: Path) -> dict[str, Alone]:
 def seconds(each: Runs, alone: Alone | None) -> tuple[float, float]:
     """Seconds of a training step and of a pair: alone on the device where that was measured, else of the runs."""
     if alone is not None:
-        scores = alone["scores"]
-        return alone["step_seconds"], scores.get("half", scores["float32"])["seconds"] / alone["pairs"]
+        fastest = min(score["seconds"] for score in alone["scores"].values())
+        return alone["step_seconds"], fastest / alone["pairs"]
     steps = float(np.mean([record.train_seconds / record.steps for record in each.records]))
     return steps, float(np.mean([record.score_seconds / record.pairs for record in each.records]))
 
@@ -111,7 +111,7 @@ def rounding_table(alone: dict[str, Alone]) -> str:
         for dtype, found in scores.items() if len(scores) > 1 else ():
             recalls = (f"{found[figure]:.1f}" for figure in RECALLS)
             rows.append([name, dtype, *recalls, f"{1000 * found['seconds']:.1f} ms"])
-    return table(["model", "scores in", *RECALLS, "seconds"], rows) if rows else ""
+    return table(["model", "scores in", *RECALLS, "time"], rows) if rows else ""
 
 
 def main_table(runs: dict[str, Runs], alone: dict[str, Alone]) -> str:
@@ -154,6 +154,23 @@ def other_table(runs: dict[str, Runs]) -> str:
         [name, *(runs[key].told(figure) for figure in shown.values())] for key, name in NAMES.items() if key in runs
     ]
     return table(["model", *shown], rows)
+
+
+def notes_of(runs: dict[str, Runs]) -> str:
+    """What the records say of themselves, a line each; of what only some say, which."""
+    said: dict[str, set[str]] = {}
+    for key, each in runs.items():
+        for record in each.records:
+            for note in record.notes:
+                said.setdefault(note, set()).add(f"{key}, seed {record.seed}")
+    count = sum(len(each.records) for each in runs.values())
+    whole = {f"{key}, seed {record.seed}" for key in NAMES if key in runs for record in runs[key].records}
+    lines = []
+    for note, which in sorted(said.items()):
+        # ECCV Caption and CxC are asked of main rows alone.
+        everywhere = len(which) == count or which == whole
+        lines.append(f"- {note}" + ("" if everywhere else f" ({', '.join(sorted(which))})"))
+    return "\n".join(lines)
 
 
 def own_figures(runs: dict[str, Runs]) -> str:
@@ -361,7 +378,6 @@ def _save(figure: Any, folder: Path, name: str, words: str) -> str:
 def page(runs: dict[str, Runs], results: Path, folder: Path) -> str:
     """All of it in Markdown; the plots go to `folder`."""
     first = next(runs[key] for key in (*NAMES, *runs) if key in runs).records[0]
-    notes = sorted({note for key in NAMES if key in runs for note in runs[key].records[0].notes})
     counts = {NAMES[key]: len(runs[key].records) for key in NAMES if key in runs}
     most = max(counts.values())
     few = ", ".join(f"{count} of {name}" for name, count in counts.items() if count < most)
@@ -383,7 +399,7 @@ def page(runs: dict[str, Runs], results: Path, folder: Path) -> str:
             [
                 told,
                 main_table(runs, alone),
-                "\n".join(f"- {note}" for note in notes),
+                notes_of(runs),
                 other_table(runs),
                 own_figures(runs),
             ]

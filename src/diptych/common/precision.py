@@ -21,8 +21,8 @@ def half_of(precision: str) -> torch.dtype | None:
 def scored_in(precision: str) -> torch.dtype | None:
     """What a run of that precision is scored in by GPU kernels: float16 for either half, None for float32.
 
-    Its eleven digits move fewer ranks than the eight of bfloat16, at the same rate, and the range that gradients need
-    bfloat16 for is not needed here: what is multiplied are unit vectors, states and weights.
+    It rounds eight times more finely than bfloat16. The range that gradients need bfloat16 for is not needed here:
+    vectors, states and weights are far from float16's largest number, 65,504.
 
     >>> scored_in("bf16"), scored_in("float32")
     (torch.float16, None)

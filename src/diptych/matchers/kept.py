@@ -246,7 +246,7 @@ class Kept:
         if len(parts) == 1:
             return parts[0]
         k, whole = max(part.mask.shape[1] for part in parts), {}
-        for f in fields(parts[0]):  # one after the other, so that no two are there padded and joined at once
+        for f in fields(parts[0]):  # one at a time, so that padded copies of all of them are never there together
             whole[f.name] = torch.cat([_of_length(getattr(part, f.name), f.metadata["local"], k) for part in parts])
         return type(parts[0])(**whole)
 
