@@ -216,7 +216,7 @@ def test_what_another_machine_trained_is_trained_again_once(tmp_path: Path) -> N
     assert (entry.trial.run / SCORES).exists()
 
 
-def test_every_slow_row_rescores_the_fast_ones_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_slow_row_rescores_the_fast_ones_best(tmp_path: Path) -> None:
     splits = hold_splits(toy.splits(), torch.device("cpu"))
     splits = replace(splits, test=hold(splits.test, torch.device("cpu")))
     entries = []

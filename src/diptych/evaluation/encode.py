@@ -1,6 +1,6 @@
 """A collection through a matcher's two encoders."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -34,33 +34,37 @@ def encode_pictures(
     matcher: Matcher, collection: Collection, batch_size: int = 64, near: bool = False, memory: int | None = None
 ) -> Kept:
     """What is kept of all pictures, in the collection's order; near, memory: as in `encode_collection`."""
-    parts: list[Kept] = []
-    place = torch.device("cpu")
-    with progress_bar() as bar:
-        task = bar.add_task("encoding pictures", total=len(collection), note="")
-        for start in range(0, len(collection), batch_size):
-            items = collection.items[start : start + batch_size]
-            part = matcher.encode_images(pictures_of(matcher, collection, items), batch_size)
-            place = _place(part, len(collection), memory) if near and not parts else place
-            parts.append(part.to(place))
-            bar.advance(task, len(items))
-    return _joined(parts)
+
+    def encode(few: slice) -> Kept:
+        return matcher.encode_images(pictures_of(matcher, collection, collection.items[few]), batch_size)
+
+    return _encoded("pictures", len(collection), batch_size, encode, near, memory)
 
 
 def encode_sentences(
     matcher: Matcher, texts: Sequence[str], batch_size: int = 256, near: bool = False, memory: int | None = None
 ) -> Kept:
     """What is kept of all sentences, in order; near, memory: as in `encode_collection`."""
+
+    def encode(few: slice) -> Kept:
+        return matcher.encode_texts(texts[few], batch_size)
+
+    return _encoded("sentences", len(texts), batch_size, encode, near, memory)
+
+
+def _encoded(
+    what: str, count: int, batch_size: int, encode: Callable[[slice], Kept], near: bool, memory: int | None
+) -> Kept:
+    """Batch by batch, so that a device never holds all of a side that it has no room for."""
     parts: list[Kept] = []
     place = torch.device("cpu")
     with progress_bar() as bar:
-        task = bar.add_task("encoding sentences", total=len(texts), note="")
-        for start in range(0, len(texts), batch_size):
-            few = texts[start : start + batch_size]
-            part = matcher.encode_texts(few, batch_size)
-            place = _place(part, len(texts), memory) if near and not parts else place
+        task = bar.add_task(f"encoding {what}", total=count, note="")
+        for start in range(0, count, batch_size):
+            part = encode(slice(start, start + batch_size))
+            place = _place(part, count, memory) if near and not parts else place
             parts.append(part.to(place))
-            bar.advance(task, len(few))
+            bar.advance(task, len(part))
     return _joined(parts)
 
 
